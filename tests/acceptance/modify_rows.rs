@@ -3,7 +3,7 @@
 mod attacks;
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, arguments, database};
+use testkit::{Database, Server, arguments, database, run_countersign};
 
 use crate::samples::sample;
 
@@ -95,6 +95,24 @@ async fn a_proposal_whose_rows_have_changed_is_stale() {
     let confirm = json!({"proposal_id": shown["proposal_id"], "digest": shown["digest"]});
     server.fail("confirm_proposal", confirm, "proposal_stale").await;
     assert_eq!(db.value("select credit from shop.customer where id = 1").await, "7");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_that_nobody_agreed_to_replace_are_not_replaced() {
+    let db = shop().await;
+    let server = server(&db, &[]).await;
+    let call = json!({"sql": "update shop.customer set credit = 9 where id = 1"});
+    let shown = server.propose("execute_sql", call).await;
+    db.run("update shop.customer set credit = 7 where id = 1").await;
+    let id = shown["proposal_id"].as_str().unwrap();
+    let checked = run_countersign(&db.url(), &["proposals", "show", id, "--check"]).await.out;
+    for part in ["the rows of shop.customer are not as they were shown", "0 -> 7", "not through countersign"] {
+        assert!(checked.contains(part), "{part}: {checked}");
+    }
+    let confirm = json!({"proposal_id": shown["proposal_id"], "digest": shown["digest"]});
+    server.fail("confirm_proposal", confirm, "proposal_stale").await;
+    assert_eq!(db.value("select credit from shop.customer where id = 1").await, "7");
+    server.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -150,7 +150,7 @@ impl Preview {
     /// differ if the tool does not show them, such as a total that a trigger maintains.
     #[must_use]
     pub(crate) fn difference_of_effects(&self, effects: Option<Effects>) -> Option<String> {
-        let (shown, now) = (self.effects.as_ref(), effects.map(Effects::stored));
+        let (shown, now) = (self.effects.as_ref(), effects.clone().map(Effects::stored));
         let count = |effects: Option<&Effects<Value>>| effects.map_or(0, |effects| effects.count);
         let counts = (count(shown), count(now.as_ref()));
         if counts.0 != counts.1 {
@@ -170,7 +170,8 @@ impl Preview {
                 None => return Some(format!("other rows or columns of {} would be changed", row.table)),
             };
         }
-        None
+        let shows_rows = self.before.is_some() || self.after.is_some();
+        if shows_rows { None } else { self.difference_of_values(effects) }
     }
 
     /// The difference between this trial and the preview, in words; `None` if they match.
@@ -179,8 +180,19 @@ impl Preview {
         let is_tried = self.rows_affected.is_some();
         let of_rows = || is_tried.then(|| self.difference(&trial.work)).flatten();
         let of_effects = || is_tried.then(|| self.difference_of_effects(trial.effects.clone())).flatten();
+        let of_values = || is_tried.then(|| self.difference_of_values(trial.effects.clone())).flatten();
         let changed = || self.definitions.iter().find(|definition| !trial.definitions.contains(definition));
-        of_rows().or_else(of_effects).or_else(|| changed().map(|one| definition_changed(&one.name)))
+        of_rows().or_else(of_effects).or_else(of_values).or_else(|| changed().map(|one| definition_changed(&one.name)))
+    }
+
+    /// The difference between the listed values of updated rows and these, in words. A tool that reads the rows says
+    /// itself which values matter: its write is executed despite other values in other columns.
+    fn difference_of_values(&self, effects: Option<Effects>) -> Option<String> {
+        let now = effects.map(Effects::stored).map(|now| now.rows).unwrap_or_default();
+        let of = |row: &RowEffect<Value>| now.iter().find(|other| is_same_change(row, other)).cloned();
+        let mut shown = self.effects.iter().flat_map(|shown| &shown.rows).filter_map(|row| Some((row, of(row)?)));
+        let (row, _) = shown.find(|(row, now)| !has_same_values(row, now))?;
+        Some(format!("the rows of {} are not as they were shown", row.table))
     }
 
     /// The preview of a later trial of the same write.
@@ -217,7 +229,7 @@ fn is_same_change(shown: &RowEffect<Value>, now: &RowEffect<Value>) -> bool {
     };
     let is_same_column = |(name, effect): (&String, &ColumnEffect<Value>)| match (effect, now.columns.get(name)) {
         (_, None) => false,
-        // The values of an updated row may differ, if the tool does not show the row.
+        // The values of an updated row are compared by `difference_of_values`.
         _ if shown.change == ChangeKind::Update => true,
         (ColumnEffect::Whole(shown), Some(ColumnEffect::Whole(now))) => fits(shown, now),
         (shown, Some(now)) => shown == now,
@@ -227,6 +239,17 @@ fn is_same_change(shown: &RowEffect<Value>, now: &RowEffect<Value>) -> bool {
         && is_same_key
         && shown.columns.len() == now.columns.len()
         && shown.columns.iter().all(is_same_column)
+}
+
+/// Whether the columns of an updated row have the same values before and after. A generated value equals any value.
+fn has_same_values(shown: &RowEffect<Value>, now: &RowEffect<Value>) -> bool {
+    let fits = |shown: &Value, now: &Value| is_generated(shown) || shown == now;
+    shown.columns.iter().all(|(name, effect)| match (effect, now.columns.get(name)) {
+        (ColumnEffect::Changed { before, after }, Some(ColumnEffect::Changed { before: old, after: new })) => {
+            shown.generated.contains(name) || (fits(before, old) && fits(after, new))
+        }
+        _ => true,
+    })
 }
 
 fn is_generated(value: &Value) -> bool {
