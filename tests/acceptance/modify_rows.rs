@@ -116,6 +116,24 @@ async fn values_that_nobody_agreed_to_replace_are_not_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_total_that_a_trigger_maintains_may_have_changed() {
+    let db = shop().await;
+    db.run(
+        "create function shop.add_up() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as
+             $$ begin update shop.customer set credit = credit + 1 where id = new.customer; return null; end $$;
+         create trigger add_up after update of note on shop.orders for each row execute function shop.add_up()",
+    )
+    .await;
+    let server = server(&db, &[]).await;
+    let shown = server.propose("execute_sql", json!({"sql": "update shop.orders set note = 'b' where id = 1"})).await;
+    db.run("update shop.customer set credit = 7 where id = 1").await;
+    let confirm = json!({"proposal_id": shown["proposal_id"], "digest": shown["digest"]});
+    server.succeed("confirm_proposal", confirm).await;
+    assert_eq!(db.value("select credit from shop.customer where id = 1").await, "8");
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_form_of_a_change_is_executed_and_undone() {
     let db = shop().await;
     let server = auto(&db).await;

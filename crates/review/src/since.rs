@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ledger::proposals::{Proposal, ProposalCheck};
+use ledger::proposals::{Preview, Proposal, ProposalCheck};
 use serde_json::Value;
 use types::{ChangeKind, RowHistoryEntry, visible};
 
@@ -39,7 +39,7 @@ impl Since {
         let checked_at =
             proposal.check.as_ref().filter(|_| found.is_some()).and_then(|check| check.checked_at.as_deref());
         rows.add_recorded(changes.iter().rev().filter(|change| change.changed_at.as_deref() > checked_at));
-        Some(Self { check: proposal.check.as_ref().map(sentence), rows: rows.found })
+        Some(Self { check: proposal.check.as_ref().map(|check| sentence(check, &proposal.preview)), rows: rows.found })
     }
 
     /// The check and the rows, in sentences.
@@ -49,13 +49,17 @@ impl Since {
     }
 }
 
-fn sentence(check: &ProposalCheck) -> String {
+fn sentence(check: &ProposalCheck, preview: &Preview) -> String {
     let minute = |at: &str| at.chars().take(16).collect::<String>().replace('T', " ");
     match (&check.checked_at, &check.difference) {
         (None, _) => {
             format!("A check was asked for at {} UTC, and no server has made it yet.", minute(&check.requested_at))
         }
-        (Some(at), None) => format!("Checked at {} UTC: it would still do what is shown.", minute(at)),
+        (Some(at), None) => {
+            let is_cut = preview.effects.as_ref().is_some_and(|effects| effects.count > effects.rows.len() as u64);
+            let others = if is_cut { " Recorded rows that are not listed were only counted." } else { "" };
+            format!("Checked at {} UTC: it would still do what is shown.{others}", minute(at))
+        }
         (Some(at), Some(difference)) => {
             format!("Checked at {} UTC: {}.", minute(at), visible(difference.trim_end_matches('.')))
         }

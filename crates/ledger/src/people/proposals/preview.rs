@@ -146,13 +146,21 @@ impl Preview {
     }
 
     /// The difference between these effects and the preview, in words; `None` if they match. The same rows must
-    /// change in the same columns, and inserted and deleted rows must be equal. The old values of an updated row may
-    /// differ if the tool does not show them, such as a total that a trigger maintains.
+    /// change in the same columns, and inserted and deleted rows must be equal. A tool that reads the rows says itself
+    /// which values matter; without one, those of the rows that the statement updates must be equal. A total that a
+    /// trigger maintains may differ.
     #[must_use]
     pub(crate) fn difference_of_effects(&self, effects: Option<Effects>) -> Option<String> {
-        let (shown, now) = (self.effects.as_ref(), effects.clone().map(Effects::stored));
+        let now = effects.map(Effects::stored);
+        let reads_rows = self.before.is_some() || self.after.is_some();
+        let is_compared = |row: &RowEffect<Value>| !reads_rows && !row.by_trigger;
+        self.difference_of_rows(now.as_ref()).or_else(|| self.difference_of_values(now.as_ref(), is_compared))
+    }
+
+    fn difference_of_rows(&self, now: Option<&Effects<Value>>) -> Option<String> {
+        let shown = self.effects.as_ref();
         let count = |effects: Option<&Effects<Value>>| effects.map_or(0, |effects| effects.count);
-        let counts = (count(shown), count(now.as_ref()));
+        let counts = (count(shown), count(now));
         if counts.0 != counts.1 {
             return Some(format!(
                 "it would change {} row(s) of tracked tables now, and {} were shown",
@@ -163,35 +171,42 @@ impl Preview {
         if counts.0 > u64::from(MAX_SHOWN) {
             return None;
         }
-        let mut left = now.map(|now| now.rows).unwrap_or_default();
+        let mut left: Vec<_> = now.into_iter().flat_map(|now| &now.rows).collect();
         for row in shown.into_iter().flat_map(|shown| &shown.rows) {
             match left.iter().position(|other| is_same_change(row, other)) {
                 Some(place) => left.swap_remove(place),
                 None => return Some(format!("other rows or columns of {} would be changed", row.table)),
             };
         }
-        let shows_rows = self.before.is_some() || self.after.is_some();
-        if shows_rows { None } else { self.difference_of_values(effects) }
+        None
     }
 
-    /// The difference between this trial and the preview, in words; `None` if they match.
+    /// The difference between this trial and the preview, in words; `None` if they match, with all listed values.
     #[must_use]
     pub(crate) fn difference_of_trial(&self, trial: &Trial) -> Option<String> {
-        let is_tried = self.rows_affected.is_some();
-        let of_rows = || is_tried.then(|| self.difference(&trial.work)).flatten();
-        let of_effects = || is_tried.then(|| self.difference_of_effects(trial.effects.clone())).flatten();
-        let of_values = || is_tried.then(|| self.difference_of_values(trial.effects.clone())).flatten();
         let changed = || self.definitions.iter().find(|definition| !trial.definitions.contains(definition));
-        of_rows().or_else(of_effects).or_else(of_values).or_else(|| changed().map(|one| definition_changed(&one.name)))
+        let of_definitions = || changed().map(|one| definition_changed(&one.name));
+        if self.rows_affected.is_none() {
+            return of_definitions();
+        }
+        let now = trial.effects.clone().map(Effects::stored);
+        self.difference(&trial.work)
+            .or_else(|| self.difference_of_rows(now.as_ref()))
+            .or_else(|| self.difference_of_values(now.as_ref(), |_| true))
+            .or_else(of_definitions)
     }
 
-    /// The difference between the listed values of updated rows and these, in words. A tool that reads the rows says
-    /// itself which values matter: its write is executed despite other values in other columns.
-    fn difference_of_values(&self, effects: Option<Effects>) -> Option<String> {
-        let now = effects.map(Effects::stored).map(|now| now.rows).unwrap_or_default();
-        let of = |row: &RowEffect<Value>| now.iter().find(|other| is_same_change(row, other)).cloned();
-        let mut shown = self.effects.iter().flat_map(|shown| &shown.rows).filter_map(|row| Some((row, of(row)?)));
-        let (row, _) = shown.find(|(row, now)| !has_same_values(row, now))?;
+    /// The difference between the listed values of the updated rows and these, in words.
+    fn difference_of_values(
+        &self,
+        now: Option<&Effects<Value>>,
+        is_compared: impl Fn(&RowEffect<Value>) -> bool,
+    ) -> Option<String> {
+        let now: Vec<_> = now.into_iter().flat_map(|now| &now.rows).collect();
+        let differs = |row: &&RowEffect<Value>| {
+            now.iter().find(|other| is_same_change(row, other)).is_some_and(|other| !has_same_values(row, other))
+        };
+        let row = self.effects.iter().flat_map(|shown| &shown.rows).filter(|row| is_compared(row)).find(differs)?;
         Some(format!("the rows of {} are not as they were shown", row.table))
     }
 
@@ -219,7 +234,6 @@ pub(super) fn definition_changed(name: &str) -> String {
 
 /// Whether two effects change the same row in the same way. A generated value equals any value.
 fn is_same_change(shown: &RowEffect<Value>, now: &RowEffect<Value>) -> bool {
-    let fits = |shown: &Value, now: &Value| is_generated(shown) || shown == now;
     let is_same_key = match (&shown.key, &now.key) {
         (Some(one), Some(other)) => {
             one.len() == other.len()
@@ -243,13 +257,17 @@ fn is_same_change(shown: &RowEffect<Value>, now: &RowEffect<Value>) -> bool {
 
 /// Whether the columns of an updated row have the same values before and after. A generated value equals any value.
 fn has_same_values(shown: &RowEffect<Value>, now: &RowEffect<Value>) -> bool {
-    let fits = |shown: &Value, now: &Value| is_generated(shown) || shown == now;
     shown.columns.iter().all(|(name, effect)| match (effect, now.columns.get(name)) {
         (ColumnEffect::Changed { before, after }, Some(ColumnEffect::Changed { before: old, after: new })) => {
             shown.generated.contains(name) || (fits(before, old) && fits(after, new))
         }
         _ => true,
     })
+}
+
+/// A generated value equals any value.
+fn fits(shown: &Value, now: &Value) -> bool {
+    is_generated(shown) || shown == now
 }
 
 fn is_generated(value: &Value) -> bool {
