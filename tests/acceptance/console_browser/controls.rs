@@ -31,10 +31,12 @@ async fn a_page_that_breaks_a_rule_is_found() {
     let url = format!("{}{}", console.url, path(&proposal));
     assert_eq!(found(&tab, &url, "", "", "light").await, [""; 0], "the page as it is");
     let label = "<label for=\"text\">Question to the agent, or reason for a rejection</label>";
+    let hint = "placeholder=\"Question, or reason for a rejection\"";
+    let field = format!("{label}\n<input id=\"text\" name=\"text\" maxlength=\"1000\" {hint}>");
     for (rule, from, to, scheme) in [
         ("color-contrast", "--muted: #", "--muted: #bbb; --was: #", "light"),
         ("color-contrast", "--ink: #", "--ink: #222; --was: #", "dark"),
-        ("label", label, "", "light"),
+        ("label", &field, &field.replace(label, "").replace("placeholder", "data-was"), "light"),
         ("html-has-lang", "<html lang=\"en\">", "<html>", "light"),
         ("horizontal-scroll", "main { ", "main { min-width: 60rem; ", "light"),
         ("violates the policy: script-src-elem inline", label, &format!("{label}<script>alert(1)</script>"), "light"),
