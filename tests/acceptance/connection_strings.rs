@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::unistd::{User, geteuid};
-use testkit::{Database, countersign, lone_database, repository};
+use serde_json::json;
+use testkit::{ConfigDir, Database, Server, countersign, lone_database, repository};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::process::Command;
 
@@ -216,6 +217,51 @@ async fn a_password_comes_from_the_file_that_libpq_reads_and_is_never_shown() {
     is_refused(&mut check(home.path(), Some(&format!("{right} channel_binding=require")), &[]), &["not encrypted"])
         .await;
     is_refused(&mut check(home.path(), Some(&format!("{} channel_binding=require", db.url())), &[]), &["SCRAM"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_prints_the_password_and_a_changed_one_needs_no_restart() {
+    let db = lone_database().await;
+    guard(&db).await;
+    db.run("alter role guarded nosuperuser").await;
+    db.run("create database bare").await;
+    let folder = ConfigDir::new();
+    let password = folder.write("password", "right\n");
+    let (socket, port) = (db.cluster().socket_dir().display().to_string(), db.cluster().port());
+    let url = format!("host={socket} port={port} user=guarded dbname=bare");
+    let script = "test \"$2\" = guarded || exit 4; cat \"$1\" || { echo no token >&2; exit 3; }";
+    let command = toml::Value::from(vec!["sh", "-c", script, "sh", password.to_str().unwrap(), "{user}"]);
+    let config = format!("database_url = {url:?}\npassword_command = {command}\npassword_lifetime_s = \"1h\"\n");
+    let mut command = folder.command(&config);
+    command.arg("serve");
+    let server = Server::start(command).await;
+    assert_eq!(server.query("select current_user::text as me").await, [json!({"me": "guarded"})]);
+    let end = "select pg_terminate_backend(pid, 10000) from pg_stat_activity where usename = 'guarded'";
+    let changed = async |to: &str| {
+        db.run(&format!("alter role guarded password '{to}'")).await;
+        db.run(end).await;
+    };
+    // The password is an hour old at most, and refused.
+    folder.write("password", "another\n");
+    changed("another").await;
+    assert_eq!(server.query("select current_user::text as me").await, [json!({"me": "guarded"})]);
+    // The agent does not see what the program says, and the operator does.
+    std::fs::remove_file(&password).unwrap();
+    changed("a third").await;
+    let error = server.fail("query_database", json!({"query": "select 1"}), "database_unavailable").await;
+    assert!(error["message"].as_str().unwrap().contains("printed no password"), "{error}");
+    assert!(!error.to_string().contains("no token"), "{error}");
+    let mut doctor = folder.command(&config);
+    let said = doctor.arg("doctor").output().await.unwrap().stderr;
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains("the password command sh failed (exit status: 3): ") && said.contains("no token"), "{said}");
+    folder.write("password", "a third\n");
+    assert_eq!(server.query("select current_user::text as me").await, [json!({"me": "guarded"})]);
+    // A connection string with a password needs no program.
+    let own = [("COUNTERSIGN_PASSWORD_COMMAND", "/absent program")];
+    connects(&mut check(folder.path(), Some(&format!("{} password=any", db.url())), &own), "given").await;
+    let said = ["the password command /absent cannot be run", "printed no password"];
+    is_refused(&mut check(folder.path(), Some(&db.url()), &own), &said).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

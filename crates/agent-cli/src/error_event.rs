@@ -119,6 +119,7 @@ fn connect(error: &ConnectError, target: Option<&ConnectOptions>) -> CliError {
             (EventErrorCode::AuthFailed, Some(hint), false)
         }
         ConnectError::DatabaseMissing(_) => (EventErrorCode::ConnectFailed, Some("check dbname"), false),
+        ConnectError::PasswordCommand { .. } => (EventErrorCode::ConnectFailed, None, true),
         ConnectError::Pooled { .. } => (EventErrorCode::ConnectFailed, None, false),
         ConnectError::Refused { error: said, .. } => {
             (EventErrorCode::ConnectFailed, said.hint.as_deref(), said.is_retryable())

@@ -47,7 +47,8 @@ pub(crate) fn parse(string: &SecretSource, settings: &Settings) -> anyhow::Resul
 }
 
 fn target(conninfo: &Conninfo, settings: &Settings) -> Result<ConnectOptions, ConnectOptionsError> {
-    ConnectOptions::from_conninfo(conninfo, &environment(settings))?.with_pooler(settings.pooler)
+    let options = ConnectOptions::from_conninfo(conninfo, &environment(settings))?.with_pooler(settings.pooler)?;
+    Ok(ConnectOptions { password_command: settings.password_command.clone(), ..options })
 }
 
 fn environment(settings: &Settings) -> ConnectEnvironment {

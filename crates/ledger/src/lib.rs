@@ -81,8 +81,8 @@ use std::time::Duration;
 
 use pg::WriterPool;
 pub use pg::{
-    ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo, DEFAULT_CONNECT_TIMEOUT, Pooler, PoolerReport,
-    RowRetention, probe_pooler,
+    ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo, DEFAULT_CONNECT_TIMEOUT, PasswordCommand,
+    Pooler, PoolerReport, RowRetention, probe_pooler,
 };
 pub use setup::login_settings::LoginSetting;
 use tokio::time::Instant;

@@ -22,8 +22,8 @@ mod query;
 
 pub use client::connect_options::{
     Address, AuthMethod, AuthPolicy, ChannelBinding, ClientCertificate, ConnectEnvironment, ConnectOptions,
-    ConnectOptionsError, Conninfo, DEFAULT_CONNECT_TIMEOUT, Keepalive, ParameterOrigins, Pooler, RootCertificates,
-    SslMode, TargetSessionAttrs, TlsOptions,
+    ConnectOptionsError, Conninfo, DEFAULT_CONNECT_TIMEOUT, Keepalive, ParameterOrigins, PasswordCommand, Pooler,
+    RootCertificates, SslMode, TargetSessionAttrs, TlsOptions,
 };
 pub use client::error::{ConnectError, Error, ServerError};
 pub use client::limits::TruncatedBy;

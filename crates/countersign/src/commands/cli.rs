@@ -374,7 +374,14 @@ mod tests {
             if names.is_empty() {
                 continue;
             }
-            let all = ["database_url", "database_url_file", "pooler", "connect_timeout_ms"];
+            let all = [
+                "database_url",
+                "database_url_file",
+                "pooler",
+                "password_command",
+                "password_lifetime_s",
+                "connect_timeout_ms",
+            ];
             assert_eq!(names, all, "{}", command.get_name());
             let request = [at("Options"), at("Connection options"), at("Global options")];
             assert!(request.is_sorted() && request[0].is_some(), "{help}");

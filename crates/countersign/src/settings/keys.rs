@@ -66,6 +66,15 @@ keys! {
         /// for a transaction, such as PgBouncer (docs/setup/pgbouncer.md).
         #[arg(long, env = "COUNTERSIGN_POOLER")]
         pooler: PoolerSetting,
+        /// Program that prints the password, and its arguments, without a shell, for connection strings that have
+        /// none. {host}, {port}, {user} and {dbname} stand for those of the connection.
+        #[arg(long, env = "COUNTERSIGN_PASSWORD_COMMAND", value_delimiter = ' ', hide_short_help = true,
+              value_name = "PROGRAM ARGUMENTS")]
+        password_command: Vec<String>,
+        /// How long a printed password is used for new connections, in seconds; a refused one is not used again.
+        /// Default: 600.
+        #[arg(long, env = "COUNTERSIGN_PASSWORD_LIFETIME_S", hide_short_help = true, value_name = "S")]
+        password_lifetime_s: Seconds<0, 86_400>,
     }
 }
 

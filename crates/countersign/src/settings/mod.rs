@@ -29,7 +29,7 @@ use std::time::Duration;
 use anyhow::bail;
 use auth::{BearerToken, Issuer};
 use ledger::read::ReadLimits;
-use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, ModificationLimits, Pooler};
+use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, ModificationLimits, PasswordCommand, Pooler};
 use tools::{ExecuteSqlSettings, Profile};
 use types::{AccountId, ReasonRule, Secret};
 
@@ -69,6 +69,8 @@ pub(crate) struct Settings {
     pub(crate) read: Option<SecretSource>,
     /// The pooler in front of the databases for writing and for reading.
     pub(crate) pooler: Pooler,
+    /// The program that prints the password of a connection string without one.
+    pub(crate) password_command: Option<PasswordCommand>,
     pub(crate) manifests: Vec<PathBuf>,
     /// The name of a built-in profile or of one in `profiles`.
     pub(crate) profile: String,
@@ -143,6 +145,8 @@ impl ConfigSources {
             ("client_secret_file of [console.oidc]", &keys.oidc_secret.client_secret_file),
         ]);
         let Keys { log, database, connect, manifests, serve, write, reads, signing, notify, http, limits, .. } = keys;
+        let lifetime = database.password_lifetime_s.map_or(DEFAULT_PASSWORD_LIFETIME, |time| time.duration());
+        let password_command = database.password_command.map(|arguments| PasswordCommand::new(arguments, lifetime));
         let read_limits = read_limits(&limits)?;
         let modifications = ModificationLimits {
             max_rows: serve.execute_sql_max_rows.map_or(execute_sql::DEFAULT_MAX_ROWS, |rows| rows.get().into()),
@@ -176,6 +180,7 @@ impl ConfigSources {
             database: database_url,
             read,
             pooler: database.pooler.unwrap_or_default().into(),
+            password_command,
             manifests: manifests.manifests.unwrap_or_default(),
             profile: serve.profile.unwrap_or_else(|| Profile::DEFAULT.to_owned()),
             profiles: file.profiles,
@@ -249,6 +254,9 @@ impl Settings {
 const DEFAULT_ASK_TIMEOUT: Duration = Duration::from_secs(120);
 
 const DEFAULT_DRIFT_CHECK: Duration = Duration::from_secs(60);
+
+/// Tokens of clouds last from 15 minutes on.
+const DEFAULT_PASSWORD_LIFETIME: Duration = Duration::from_secs(600);
 
 /// The minimum length of the fingerprint key, in bytes. Shorter keys can be guessed.
 const MIN_KEY_BYTES: usize = 16;

@@ -15,7 +15,8 @@ use crate::commands::cli::help::MOST_USED;
 
 const SCHEMA: &str = include_str!("../../../../countersign.schema.json");
 /// The settings of every command that uses the database.
-const CONNECTION: [&str; 4] = ["database-url", "database-url-file", "pooler", "connect-timeout-ms"];
+const CONNECTION: [&str; 6] =
+    ["database-url", "database-url-file", "pooler", "password-command", "password-lifetime-s", "connect-timeout-ms"];
 /// The bytes above which an option is described at the first of its commands only.
 const LONG_OPTION: usize = 250;
 const ERROR_CODES: &str = include_str!("../../../types/src/error_code.rs");
@@ -180,7 +181,7 @@ fn the_page_of_the_command_line_follows_from_its_definition() {
     let mut page = "# Command line\n\n".to_owned();
     page.push_str(&wrapped(
         "This page is generated from the code. Every command takes `--config FILE` (the configuration file), `--help` and, unless it says \
-         otherwise, these [settings](configuration.md): `--database-url`, `--database-url-file`, `--pooler`, `--connect-timeout-ms`.",
+         otherwise, these [settings](configuration.md): `--database-url`, `--database-url-file`, `--pooler`, `--password-command`, `--password-lifetime-s`, `--connect-timeout-ms`.",
         "",
     ));
     page.push_str("\n\n");

@@ -169,6 +169,13 @@ pub enum ConnectError {
         /// The time limit for the whole attempt.
         timeout_ms: u128,
     },
+    /// The program that prints the password printed none. The log has the reason, since an agent reads this error and
+    /// the program may have written anything.
+    #[error("Cannot connect to database at [{place}]: the password command printed no password, and the log says why")]
+    PasswordCommand {
+        /// The server.
+        place: String,
+    },
     /// The user or the password is wrong.
     #[error("Authentication failed - check connection string credentials ({0})")]
     Authentication(String),
@@ -201,7 +208,7 @@ impl ConnectError {
     /// Whether another server of the same target may be tried: this one reported nothing about the login.
     pub(crate) fn tries_the_next(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::TimedOut { .. } => true,
+            Self::Unreachable { .. } | Self::TimedOut { .. } | Self::PasswordCommand { .. } => true,
             Self::Refused { error, .. } => error.sqlstate == CANNOT_CONNECT_NOW,
             Self::Authentication(_) | Self::DatabaseMissing(_) | Self::Pooled { .. } => false,
         }
@@ -217,7 +224,7 @@ impl ConnectError {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { is_transient, .. } => *is_transient,
-            Self::TimedOut { .. } => true,
+            Self::TimedOut { .. } | Self::PasswordCommand { .. } => true,
             Self::Refused { error, .. } => {
                 error.sqlstate.starts_with("57")
                     || matches!(error.sqlstate.as_str(), TOO_MANY_CONNECTIONS | PROTOCOL_VIOLATION)
@@ -234,7 +241,7 @@ impl ConnectError {
     /// Whether the same call may succeed later without a change of the configuration.
     fn is_retryable(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::TimedOut { .. } => true,
+            Self::Unreachable { .. } | Self::TimedOut { .. } | Self::PasswordCommand { .. } => true,
             Self::Refused { error, .. } => error.is_retryable() || error.sqlstate == PROTOCOL_VIOLATION,
             Self::Authentication(_) | Self::DatabaseMissing(_) | Self::Pooled { .. } => false,
         }

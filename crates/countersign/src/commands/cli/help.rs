@@ -42,8 +42,8 @@ pub(super) fn concise(cli: Command) -> Command {
         cli.mut_subcommand(name, |command| {
             let command = command.mut_args(|argument| {
                 let is_of_server = of_server.iter().any(|key| key.get_id() == argument.get_id());
-                let is_hidden = is_of_server && !shown.contains(&argument.get_id().as_str());
-                argument.hide_short_help(is_hidden)
+                let is_shown = !is_of_server || shown.contains(&argument.get_id().as_str());
+                if is_shown { argument } else { argument.hide_short_help(true) }
             });
             command.after_help(format!("More options: countersign {name} --help")).after_long_help("")
         })

@@ -3,7 +3,7 @@
 //!
 //! `conninfo` parses the text. `keywords` lists the keys and merges the text, the service file (`service`) and the
 //! variables (`environment`). `hosts`, `tls` and `auth_policy` interpret the values. `passfile` is read when a server
-//! requests a password.
+//! requests a password. `password_command` runs before a connection is opened.
 
 mod auth_policy;
 mod conninfo;
@@ -11,6 +11,7 @@ mod environment;
 mod hosts;
 mod keywords;
 mod passfile;
+mod password_command;
 mod service;
 mod tls;
 mod tls_config;
@@ -25,6 +26,7 @@ pub use conninfo::Conninfo;
 pub use environment::ConnectEnvironment;
 pub use hosts::{Address, TargetSessionAttrs};
 use keywords::KeywordValues;
+pub use password_command::PasswordCommand;
 pub use tls::{ClientCertificate, RootCertificates, SslMode, TlsOptions};
 pub(crate) use tls_config::TLS_PROTOCOL;
 
@@ -57,7 +59,9 @@ pub struct ConnectOptions {
     pub user: String,
     /// Its password, for servers that ask for one.
     pub password: Option<Secret>,
-    /// The file in which the password is looked up if it is not given.
+    /// The program that prints the password if it is not given.
+    pub password_command: Option<PasswordCommand>,
+    /// The file in which the password is looked up if neither is given.
     pub passfile: Option<PathBuf>,
     /// The authentication methods that a server may request.
     pub login: AuthPolicy,
@@ -189,6 +193,7 @@ impl ConnectOptions {
             is_shuffled: hosts::are_shuffled(&given)?,
             session_attrs: hosts::session_attrs(&given)?,
             password: text("password").map(Secret::new),
+            password_command: None,
             passfile: text("passfile").map(PathBuf::from).or_else(|| surroundings.existing_in_home(".pgpass")),
             login: auth_policy::of(&given)?,
             requirepeer: text("requirepeer"),

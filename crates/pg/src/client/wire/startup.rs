@@ -1,6 +1,7 @@
 //! Opens a session: chooses the server, sends the start-up message, receives the cancel key. Also sends
 //! CancelRequests.
 
+use std::borrow::Cow;
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -30,8 +31,19 @@ const MAX_CANCEL_BYTES: usize = 4096;
 const READ_ONLY_SETTING: &str = "default_transaction_read_only";
 
 /// Connects to the first server that accepts the login and has the requested properties. Each address may take the
-/// target's `connect_timeout`.
+/// target's `connect_timeout`. A password that its command printed earlier, and that the server refuses, is replaced.
 pub(crate) async fn connect(target: &ConnectOptions, settings: &SessionSettings) -> Result<Connection, ConnectError> {
+    let start = Instant::now();
+    let connected = connect_once(target, settings).await;
+    if let (Err(ConnectError::Authentication(_)), Some(command)) = (&connected, &target.password_command)
+        && command.forget_before(start).await
+    {
+        return connect_once(target, settings).await;
+    }
+    connected
+}
+
+async fn connect_once(target: &ConnectOptions, settings: &SessionSettings) -> Result<Connection, ConnectError> {
     let mut addresses = target.addresses.clone();
     if target.is_shuffled {
         fastrand::shuffle(&mut addresses);
@@ -39,6 +51,13 @@ pub(crate) async fn connect(target: &ConnectOptions, settings: &SessionSettings)
     let mut second_best = None;
     let mut failures = Vec::new();
     for address in addresses {
+        let target = match with_password(target, &address).await {
+            Ok(target) => target,
+            Err(error) => {
+                failures.push(error);
+                continue;
+            }
+        };
         let deadline = Instant::now() + target.connect_timeout;
         let resolved = match timeout_at(deadline, resolve(&address, target.is_shuffled)).await {
             Ok(resolved) => resolved.map_err(|error| unreachable_for(&address, &error)),
@@ -53,7 +72,7 @@ pub(crate) async fn connect(target: &ConnectOptions, settings: &SessionSettings)
         };
         for (index, address) in resolved.into_iter().enumerate() {
             let deadline = if index == 0 { deadline } else { Instant::now() + target.connect_timeout };
-            let connected = timeout_at(deadline, connect_to(&address, target, settings)).await;
+            let connected = timeout_at(deadline, connect_to(&address, &target, settings)).await;
             match connected.unwrap_or_else(|_| Err(timed_out(&address, target.connect_timeout))) {
                 Ok((connection, Fit::Wanted)) => return Ok(connection),
                 Ok((connection, Fit::SecondBest)) => second_best = second_best.or(Some(connection)),
@@ -65,6 +84,21 @@ pub(crate) async fn connect(target: &ConnectOptions, settings: &SessionSettings)
         }
     }
     second_best.ok_or_else(|| ConnectError::of_all(target.address(), failures))
+}
+
+/// The target, with the password that its command prints.
+async fn with_password<'t>(
+    target: &'t ConnectOptions,
+    address: &Address,
+) -> Result<Cow<'t, ConnectOptions>, ConnectError> {
+    let Some(command) = target.password_command.as_ref().filter(|_| target.password.is_none()) else {
+        return Ok(Cow::Borrowed(target));
+    };
+    let password = command.password(target, address).await.map_err(|reason| {
+        tracing::warn!(%address, reason, "there is no password");
+        ConnectError::PasswordCommand { place: address.to_string() }
+    })?;
+    Ok(Cow::Owned(ConnectOptions { password: Some(password), ..target.clone() }))
 }
 
 /// The addresses of a name, in the order of the system's resolver.
