@@ -242,7 +242,7 @@ impl Framework {
         let (db, manifest) = bank().await;
         let server = http_server(&db, &manifest).await;
         self.goes_through(&db, &Target::Http(&server)).await;
-        // Three more starts of a framework: a table of docs/setup/clients.md was made with them.
+        // Three more starts of a framework: docs/setup/clients.md says which `content` to set because of them.
         if long_form::variable("COUNTERSIGN_TEST_FRAMEWORKS_CONTENT").is_none() {
             return;
         }
