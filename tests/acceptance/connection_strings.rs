@@ -13,6 +13,8 @@ use testkit::{ConfigDir, Database, Server, countersign, lone_database, repositor
 use tokio::net::{TcpListener, UnixStream};
 use tokio::process::Command;
 
+use crate::samples::sample;
+
 /// A port that leads to PostgreSQL's socket, and tells how many have come by.
 struct Port {
     address: SocketAddr,
@@ -229,19 +231,30 @@ async fn a_program_prints_the_password_and_a_changed_one_needs_no_restart() {
     let password = folder.write("password", "right\n");
     let (socket, port) = (db.cluster().socket_dir().display().to_string(), db.cluster().port());
     let url = format!("host={socket} port={port} user=guarded dbname=bare");
-    let script = "test \"$2\" = guarded || exit 4; cat \"$1\" || { echo no token >&2; exit 3; }";
-    let command = toml::Value::from(vec!["sh", "-c", script, "sh", password.to_str().unwrap(), "{user}"]);
-    let config = format!("database_url = {url:?}\npassword_command = {command}\npassword_lifetime_s = \"1h\"\n");
-    let mut command = folder.command(&config);
-    command.arg("serve");
-    let server = Server::start(command).await;
+    let token = format!(
+        "#!/bin/sh\n\
+         test \"$*\" = 'rds generate-db-auth-token --hostname {socket} --port {port} --username guarded' || exit 4\n\
+         cat {} || {{ echo no token >&2; exit 3; }}\n",
+        password.display()
+    );
+    let aws = folder.write("aws", &token);
+    std::fs::set_permissions(&aws, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let config = sample("docs/setup/connect.md", "database_url = ");
+    let config = config.replace("postgresql://countersign_writer@db.example.com:5432/shop?sslmode=verify-full", &url);
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let command = |name: &str| {
+        let mut command = folder.command(&config);
+        command.env("PATH", &path).arg(name);
+        command
+    };
+    let server = Server::start(command("serve")).await;
     assert_eq!(server.query("select current_user::text as me").await, [json!({"me": "guarded"})]);
     let end = "select pg_terminate_backend(pid, 10000) from pg_stat_activity where usename = 'guarded'";
     let changed = async |to: &str| {
         db.run(&format!("alter role guarded password '{to}'")).await;
         db.run(end).await;
     };
-    // The password is an hour old at most, and refused.
+    // The password is younger than its lifetime, and refused.
     folder.write("password", "another\n");
     changed("another").await;
     assert_eq!(server.query("select current_user::text as me").await, [json!({"me": "guarded"})]);
@@ -251,10 +264,9 @@ async fn a_program_prints_the_password_and_a_changed_one_needs_no_restart() {
     let error = server.fail("query_database", json!({"query": "select 1"}), "database_unavailable").await;
     assert!(error["message"].as_str().unwrap().contains("printed no password"), "{error}");
     assert!(!error.to_string().contains("no token"), "{error}");
-    let mut doctor = folder.command(&config);
-    let said = doctor.arg("doctor").output().await.unwrap().stderr;
+    let said = command("doctor").output().await.unwrap().stderr;
     let said = String::from_utf8(said).unwrap();
-    assert!(said.contains("the password command sh failed (exit status: 3): ") && said.contains("no token"), "{said}");
+    assert!(said.contains("the password command aws failed (exit status: 3): ") && said.contains("no token"), "{said}");
     folder.write("password", "a third\n");
     assert_eq!(server.query("select current_user::text as me").await, [json!({"me": "guarded"})]);
     // A connection string with a password needs no program.

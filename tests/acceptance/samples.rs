@@ -112,6 +112,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/setup/proxy.md", "defaults", "the_haproxy_configuration_is_valid"),
     ("docs/setup/pgbouncer.md", "; pgbouncer.ini", "documented(\"ini\")"),
     ("docs/setup/pgbouncer.md", "create role pgbouncer", "documented(\"sql\")"),
+    ("docs/setup/connect.md", "database_url = ", "a_program_prints_the_password_and_a_changed_one_needs_no_restart"),
     ("docs/setup/configure.md", "# countersign.toml", "the_sample_configuration_starts_a_server"),
     (
         "docs/topics/manifests.md",
