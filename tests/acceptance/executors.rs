@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ledger::{
-    ConnectOptions, Ledger, LedgerOptions, Statement, WriteAttempt, WriteError, WriteExecutor, WriteFuture,
-    WriteOutput, WriteRequest, WriteTx,
+    ConnectOptions, Ledger, LedgerOptions, Statement, WriteCall, WriteError, WriteExecutor, WriteFuture, WriteOutput,
+    WriteRequest, WriteTx,
 };
 use serde_json::{Map, json};
 use testkit::{Database, database};
@@ -36,7 +36,7 @@ impl WriteExecutor for Careless {
 /// What the gate makes of it, and the record that it leaves.
 async fn perform(db: &Database, statements: &'static [&'static str]) -> (WriteError, Vec<Vec<String>>) {
     let target = ConnectOptions::parse(&db.writer_url()).unwrap();
-    let attempt = WriteAttempt {
+    let call = WriteCall {
         reason: None,
         tool: "careless".to_owned(),
         request: WriteRequest { principal: Principal::default(), params: Map::new() },
@@ -44,9 +44,8 @@ async fn perform(db: &Database, statements: &'static [&'static str]) -> (WriteEr
         idempotency_key: None,
         deadline: tokio::time::Instant::now() + Duration::from_secs(20),
         executor: Arc::new(Careless { statements }),
-        precondition: None,
     };
-    let stopped = Ledger::new(target, LedgerOptions::default()).gate().perform(attempt).await.unwrap_err();
+    let stopped = Ledger::new(target, LedgerOptions::default()).gate().perform(call).await.unwrap_err();
     (stopped, db.rows("select status, error_code from countersign.mutation").await)
 }
 

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use ledger::{
-    ConnectOptions, Gate, Ledger, LedgerOptions, Statement, WriteAttempt, WriteExecutor, WriteFuture, WriteOutcome,
+    ConnectOptions, Gate, Ledger, LedgerOptions, Statement, WriteCall, WriteExecutor, WriteFuture, WriteOutcome,
     WriteOutput, WriteRequest, WriteTx,
 };
 use pg_embedded::{Cluster, Options};
@@ -166,7 +166,7 @@ impl WriteExecutor for Run {
 
 /// The receipt.
 async fn perform(gate: &Gate, tool: &str, params: Value, key: Option<String>, run: Run) -> CorrelationId {
-    let attempt = WriteAttempt {
+    let call = WriteCall {
         reason: None,
         tool: tool.to_owned(),
         request: WriteRequest { principal: Principal::default(), params: params.as_object().unwrap().clone() },
@@ -174,9 +174,8 @@ async fn perform(gate: &Gate, tool: &str, params: Value, key: Option<String>, ru
         idempotency_key: key,
         deadline: tokio::time::Instant::now() + Duration::from_secs(30),
         executor: Arc::new(run),
-        precondition: None,
     };
-    match gate.perform(attempt).await.expect("a write") {
+    match gate.perform(call).await.expect("a write") {
         WriteOutcome::Executed { correlation_id, .. } => correlation_id,
         other @ (WriteOutcome::Duplicate { .. } | WriteOutcome::NeedsApproval(_)) => panic!("{other:?}"),
     }

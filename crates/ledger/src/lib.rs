@@ -66,9 +66,9 @@ pub use watch::doctor::{
 };
 pub use watch::gauges::{LedgerCounts, LedgerGauges};
 pub use write::adhoc_sql::{AdhocError, AdhocPlan, AdhocResult};
-pub use write::attempt::{WriteAttempt, WriteOutcome};
+pub use write::attempt::{WriteCall, WriteOutcome};
 pub use write::definitions::Definition;
-pub use write::executor::{DEDUP_WINDOW, WriteExecutor, WriteFuture, WriteOutput, WritePrecondition, WriteRequest};
+pub use write::executor::{DEDUP_WINDOW, WriteExecutor, WriteFuture, WriteOutput, WriteRequest};
 pub use write::executor_registry::{DuplicateExecutor, ExecutorRegistry};
 pub use write::failures::{ExecutorError, WriteError, outdated};
 pub use write::gate::Gate;

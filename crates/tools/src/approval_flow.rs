@@ -8,10 +8,10 @@
 //! [`UserDecision`]. A transport that cannot ask forwards only the output, which explains the next step to the agent.
 
 use ledger::proposals::{DecisionChannel, ExecutedProposal, NewProposal, Proposal, ProposalStatus, Proposals};
-use ledger::{AppliedPolicy, Gate, WriteAttempt, WriteError, WriteOutcome};
+use ledger::{AppliedPolicy, Gate, WriteCall, WriteError, WriteOutcome};
 use serde::Serialize;
 use serde_json::Value;
-use types::{CorrelationId, ErrorCode, Failure, Redaction, Tier};
+use types::{CorrelationId, ErrorCode, Failure, Tier};
 
 use crate::listed_numbers::listed_numbers;
 use crate::proposal_data::ProposalData;
@@ -52,65 +52,55 @@ impl ApprovalFlow {
         Self { gate: services.gate.clone(), proposals: services.proposals.clone(), console: services.console.clone() }
     }
 
-    /// Executes the write of this call, or proposes it if its tier is above `auto`.
-    /// The proposal shows `warnings`.
-    pub(crate) async fn write(
-        &self,
-        call: &Call,
-        write: NewProposal,
-        redaction: Redaction,
-        warnings: Vec<String>,
-    ) -> ToolResult {
+    /// Executes the write of this call, or makes this proposal if its tier is above `auto`.
+    pub(crate) async fn write(&self, call: &Call, write: WriteCall, proposal: NewProposal) -> ToolResult {
         // The check precedes the gate, so that an invalid request leaves no record.
         write.executor.check(&write.request)?;
         // Even if the tier is `auto`, a rule of the tool may have caused the question.
-        let may_ask = write.tier != Tier::Auto || write.executor.policy(&write.request)?.is_some();
+        let may_ask = proposal.tier != Tier::Auto || write.executor.policy(&write.request)?.is_some();
         let decision = call.decision.as_ref().filter(|_| may_ask);
         if let Some(decision) = decision {
             return self.resume(call, &write, decision).await;
         }
-        if write.tier != Tier::Auto {
-            return self.propose(call, write, warnings).await;
+        if proposal.tier != Tier::Auto {
+            return self.propose(call, write, proposal).await;
         }
         refuse_answer(call)?;
-        let NewProposal { request, reason, tool, idempotency_key, executor, .. } = write.clone();
-        let deadline = call.deadline;
-        let attempt =
-            WriteAttempt { request, tool, reason, redaction, idempotency_key, deadline, executor, precondition: None };
-        match self.gate.perform(attempt).await {
-            Ok(WriteOutcome::NeedsApproval(applied)) => self.propose_by(call, write, applied.into(), warnings).await,
+        match self.gate.perform(write.clone()).await {
+            Ok(WriteOutcome::NeedsApproval(applied)) => self.propose_by(call, write, proposal, applied.into()).await,
             outcome => write_output(&write.tool, outcome),
         }
     }
 
     /// Makes a proposal for a tool whose tier requires one.
-    async fn propose(&self, call: &Call, write: NewProposal, warnings: Vec<String>) -> ToolResult {
-        if let Some((original, cached_result)) = self.proposals.standing(&write, call.deadline).await? {
+    async fn propose(&self, call: &Call, write: WriteCall, proposal: NewProposal) -> ToolResult {
+        if let Some((original, cached_result)) = self.proposals.standing(&write).await? {
             let outcome = WriteOutcome::Duplicate { correlation_id: original, original, cached_result };
             return write_output(&write.tool, Ok(outcome));
         }
-        let applied = self.proposals.apply_policy(&write, call.deadline).await?;
-        self.propose_by(call, write, applied, warnings).await
+        let applied = self.proposals.apply_policy(&write).await?;
+        self.propose_by(call, write, proposal, applied).await
     }
 
     /// Makes a proposal with the tier that the tool's policy requires, or else with the tool's own tier.
     async fn propose_by(
         &self,
         call: &Call,
-        write: NewProposal,
+        write: WriteCall,
+        mut proposal: NewProposal,
         policy: Option<AppliedPolicy>,
-        warnings: Vec<String>,
     ) -> ToolResult {
-        let (tier, rule) = policy.map_or((write.tier, None), |applied| (applied.tier, applied.rule));
-        let write = NewProposal { tier, ..write };
-        let mut preview = self.proposals.preview(&write, call.deadline).await?;
-        preview.rule = rule;
-        preview.in_title.clone_from(&write.in_title);
-        preview.warnings.extend(warnings);
+        let mut preview = self.proposals.preview(&write).await?;
+        if let Some(AppliedPolicy { tier, rule }) = policy {
+            proposal.tier = tier;
+            preview.rule = rule;
+        }
+        preview.in_title.clone_from(&proposal.in_title);
+        preview.warnings.append(&mut proposal.warnings);
         preview.warnings.extend(proposal_text::no_key(&preview));
-        let description = proposal_text::description(&write.title, &write.request.params, &preview);
-        let proposal = self.proposals.store(&write, &preview, &description, call.deadline).await?;
-        tracing::info!(proposal_id = %proposal.proposal_id, tool = write.tool, tier = write.tier.as_str(), "proposed");
+        let description = proposal_text::description(&proposal.title, &write.request.params, &preview);
+        let proposal = self.proposals.store(&write, &proposal, &preview, &description).await?;
+        tracing::info!(proposal_id = %proposal.proposal_id, tool = write.tool, tier = proposal.tier.as_str(), "proposed");
         self.requires_approval(call, proposal)
     }
 
@@ -150,17 +140,17 @@ impl ApprovalFlow {
     }
 
     /// Continues a repeated call with the user's answer to the question.
-    async fn resume(&self, call: &Call, draft: &NewProposal, decision: &UserDecision) -> ToolResult {
+    async fn resume(&self, call: &Call, write: &WriteCall, decision: &UserDecision) -> ToolResult {
         let account = &call.principal.account_id;
         let proposal = self.proposals.get(Some(account), decision.proposal_id).await?.ok_or_else(other_call)?;
-        if !self.proposals.is_of(&proposal, draft) {
+        if !self.proposals.is_of(&proposal, write) {
             return Err(other_call().into());
         }
         if decides_nothing(decision, &proposal) {
             return self.requires_approval(call, proposal);
         }
         let executed = decide(&self.proposals, call, &proposal, decision).await?;
-        write_output(&draft.tool, Ok(executed.outcome))
+        write_output(&write.tool, Ok(executed.outcome))
     }
 }
 
@@ -236,14 +226,10 @@ fn other_call() -> Failure {
 
 fn write_output(tool: &str, outcome: Result<WriteOutcome, WriteError>) -> ToolResult {
     match outcome {
-        Ok(WriteOutcome::Executed { correlation_id, data, rows_affected, rollback }) => {
-            ToolOutput::read(&data).map(|answer| ToolOutput {
-                correlation_id: Some(correlation_id),
-                rows_affected: Some(rows_affected),
-                rollback: Some(*rollback),
-                number_fields: listed_numbers(tool, &data),
-                ..answer
-            })
+        Ok(WriteOutcome::Executed { correlation_id, output }) => {
+            let number_fields = listed_numbers(tool, &output.data);
+            ToolOutput::of_write(&output.data, correlation_id, &output)
+                .map(|answer| ToolOutput { number_fields, ..answer })
         }
         Ok(WriteOutcome::Duplicate { correlation_id, original, cached_result }) => {
             let number_fields = listed_numbers(tool, &cached_result);

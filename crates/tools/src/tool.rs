@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ledger::ExecutorRegistry;
 use ledger::read::{ReadTrace, ResponsePermit};
+use ledger::{ExecutorRegistry, WriteOutput};
 use manifest::{Access, Rule};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
@@ -327,6 +327,13 @@ impl ToolOutput {
     /// Output of a read, with the memory permit for its size.
     pub fn of_rows(data: &impl serde::Serialize, permit: Option<ResponsePermit>) -> ToolResult {
         Self::read(data).map(|answer| Self { permit, ..answer })
+    }
+
+    /// The output of an executed write.
+    pub fn of_write(data: &impl serde::Serialize, correlation_id: CorrelationId, output: &WriteOutput) -> ToolResult {
+        let (rows_affected, rollback) = (Some(output.rows_affected), Some(output.rollback.clone()));
+        let correlation_id = Some(correlation_id);
+        Self::read(data).map(|answer| Self { correlation_id, rows_affected, rollback, ..answer })
     }
 
     /// The output of a read. A result that cannot be serialized is a defect of the tool.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ledger::audit::Signing;
 use ledger::{
-    ConnectOptions, Ledger, LedgerOptions, Statement, WriteAttempt, WriteExecutor, WriteFuture, WriteOutput,
-    WriteRequest, WriteTx,
+    ConnectOptions, Ledger, LedgerOptions, Statement, WriteCall, WriteExecutor, WriteFuture, WriteOutput, WriteRequest,
+    WriteTx,
 };
 use serde_json::{Map, json};
 use testkit::audit::{audit, insert_failed_records, run_audit, tamper};
@@ -100,7 +100,7 @@ impl WriteExecutor for Idle {
 
 /// The error of a write.
 async fn refusal(ledger: &Ledger) -> Option<ErrorCode> {
-    let attempt = WriteAttempt {
+    let call = WriteCall {
         reason: None,
         tool: "idle".to_owned(),
         request: WriteRequest { principal: Principal::default(), params: Map::new() },
@@ -108,9 +108,8 @@ async fn refusal(ledger: &Ledger) -> Option<ErrorCode> {
         idempotency_key: None,
         deadline: tokio::time::Instant::now() + Duration::from_secs(20),
         executor: Arc::new(Idle),
-        precondition: None,
     };
-    ledger.gate().perform(attempt).await.err().map(|error| error.failure.code)
+    ledger.gate().perform(call).await.err().map(|error| error.failure.code)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,7 +18,6 @@ use types::{CorrelationId, ErrorCode, Failure};
 use crate::write::attempt::{RESOLVE_TIMEOUT, WriteAttempt};
 use crate::write::dedup_cache::DedupCache;
 use crate::write::failures::{FENCED, WriteError, aborted, frozen, key_reused, superseded, unanswered, undone_before};
-use crate::write::intent::Intent;
 use crate::write::policy::{NOT_LET_RUN, PolicyStatement, not_evaluated};
 use crate::write::resolve::{self, OwnTransaction};
 
@@ -55,8 +54,7 @@ pub(crate) const STILL_RUNNING: &str =
 pub(crate) struct Admission<'a> {
     pub(crate) writer: &'a WriterPool,
     pub(crate) dedup_cache: &'a DedupCache,
-    pub(crate) intent: &'a Intent,
-    pub(crate) attempt: &'a WriteAttempt,
+    pub(crate) attempt: &'a WriteAttempt<'a>,
     /// Applies the policy of the tool, if it has one.
     pub(crate) policy: Option<&'a PolicyStatement>,
 }
@@ -64,7 +62,7 @@ pub(crate) struct Admission<'a> {
 impl Admission<'_> {
     /// Waits while an identical call is running, then returns the verdict.
     pub(crate) async fn admit(&self) -> Result<AdmitDecision, WriteError> {
-        let deadline = self.attempt.deadline;
+        let deadline = self.attempt.call.deadline;
         let (mut pause, mut is_running) = (FIRST_PAUSE, false);
         loop {
             match self.ask(is_running).await? {
@@ -81,10 +79,11 @@ impl Admission<'_> {
     /// recorded the failure.
     async fn give_up(&self) -> WriteError {
         let failure = Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING);
-        let (call, deadline) = ((self.intent, self.attempt), Instant::now() + GIVE_UP_TIMEOUT);
-        let recorded = resolve::resolve(self.writer, call, OwnTransaction::None, Some(&failure), deadline).await;
+        let deadline = Instant::now() + GIVE_UP_TIMEOUT;
+        let recorded =
+            resolve::resolve(self.writer, self.attempt, OwnTransaction::None, Some(&failure), deadline).await;
         let is_unknown = recorded.is_err_and(|failure| failure.code == ErrorCode::CommitOutcomeUnknown);
-        let correlation_id = (!is_unknown).then_some(self.intent.correlation_id);
+        let correlation_id = (!is_unknown).then_some(self.attempt.intent.correlation_id);
         WriteError { correlation_id, failure: failure.into() }
     }
 
@@ -133,9 +132,9 @@ impl Admission<'_> {
     /// One request for the verdict. The attempt of a tool with a policy is admitted in the same transaction that
     /// applies the policy. A duplicate is answered without the policy.
     async fn ask_once(&self) -> Result<Result<StatementResult, AdmitDecision>, pg::Error> {
-        let deadline = self.attempt.deadline;
+        let deadline = self.attempt.call.deadline;
         let Some(policy) = self.policy else {
-            return self.writer.run_one(ADMIT_SQL, self.intent.columns(), deadline).await.map(Ok);
+            return self.writer.run_one(ADMIT_SQL, &self.attempt.intent.columns, deadline).await.map(Ok);
         };
         let mut lease = self.writer.acquire(deadline).await?;
         let asked = tokio::time::timeout_at(deadline, self.admit_by_policy(&mut lease, policy)).await;
@@ -152,7 +151,7 @@ impl Admission<'_> {
         lease: &mut PooledSession,
         policy: &PolicyStatement,
     ) -> Result<Result<StatementResult, AdmitDecision>, pg::Error> {
-        let admit = PipelineStatement { sql: ADMIT_SQL, params: self.intent.columns(), param_types: &[] };
+        let admit = PipelineStatement { sql: ADMIT_SQL, params: &self.attempt.intent.columns, param_types: &[] };
         let outcomes = lease.session().begin(None, &[admit]).await.map_err(|failed| failed.error)?;
         let answer = outcomes.into_iter().next().unwrap_or_default();
         let runs =
@@ -174,7 +173,7 @@ impl Admission<'_> {
     /// The recorded failure of this attempt, which another server has ended.
     async fn recorded_failure(&self) -> Failure {
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
-        match resolve::ask_record(self.writer, self.intent.correlation_id, deadline).await {
+        match resolve::ask_record(self.writer, self.attempt.intent.correlation_id, deadline).await {
             Ok(Some(Err(failure))) => failure,
             _ => aborted(),
         }
@@ -189,15 +188,15 @@ impl Admission<'_> {
     }
 
     async fn try_answer(&self, original: CorrelationId) -> Result<AdmitDecision, pg::Error> {
-        let deadline = self.attempt.deadline;
+        let deadline = self.attempt.call.deadline;
         let id = Some(original.to_string());
         let mut lease = self.writer.acquire(deadline).await?;
         let compared = lease.run_one(CHANGED_SQL, std::slice::from_ref(&id), deadline).await?;
         let changed = compared.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
         let changed = changed.and_then(|json| serde_json::from_str::<Value>(&json).ok());
         let params = [
-            Some(self.intent.correlation_id.to_string()),
-            self.intent.slot(),
+            Some(self.attempt.intent.correlation_id.to_string()),
+            Some(self.attempt.intent.slot.clone()),
             id.clone(),
             changed.as_ref().map(Value::to_string),
         ];
@@ -216,15 +215,14 @@ impl Admission<'_> {
     async fn abandoned(&self, error: pg::Error) -> WriteError {
         self.forget();
         // The work was never started, so nothing was written, whatever the record says.
-        let call = (self.intent, self.attempt);
-        let resolved =
-            resolve::resolve(self.writer, call, OwnTransaction::None, None, Instant::now() + RESOLVE_TIMEOUT).await;
+        let deadline = Instant::now() + RESOLVE_TIMEOUT;
+        let resolved = resolve::resolve(self.writer, self.attempt, OwnTransaction::None, None, deadline).await;
         match (resolved, &error) {
             // Another server has ended the attempt, and its record has the reason.
             (Err(failure), pg::Error::Server(server)) if server.sqlstate == FENCED => {
-                WriteError { correlation_id: Some(self.intent.correlation_id), failure: failure.into() }
+                WriteError { correlation_id: Some(self.attempt.intent.correlation_id), failure: failure.into() }
             }
-            _ => unanswered(Some(self.intent.correlation_id), &error),
+            _ => unanswered(Some(self.attempt.intent.correlation_id), &error),
         }
     }
 

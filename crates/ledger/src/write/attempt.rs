@@ -1,16 +1,16 @@
-//! Attempts to write through the gate, and their outcomes.
+//! Calls of write tools, attempts to execute them through the gate, and their outcomes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
-use types::{CorrelationId, Redaction, Rollback};
+use types::{CorrelationId, ErrorCode, Failure, Redaction};
 
 use crate::evidence::values::{array, summary};
-use crate::fingerprint::{Fingerprint, canonical_json};
-use crate::write::executor::{WriteExecutor, WritePrecondition, WriteRequest};
-use crate::write::intent::{Intent, slot, undone_by};
+use crate::fingerprint::{Fingerprint, Fingerprints, canonical_json};
+use crate::write::executor::{WriteExecutor, WriteOutput, WritePrecondition, WriteRequest};
+use crate::write::intent::{self, Intent, MAX_PARAMS_BYTES, undone_by};
 use crate::write::policy::AppliedPolicy;
 
 /// The time limit for looking up an outcome after the deadline has passed or the connection was lost.
@@ -26,7 +26,7 @@ pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// A call of a write tool that has passed validation.
 #[derive(Clone)]
-pub struct WriteAttempt {
+pub struct WriteCall {
     /// The requested write.
     pub request: WriteRequest,
     /// The tool.
@@ -42,55 +42,94 @@ pub struct WriteAttempt {
     pub deadline: Instant,
     /// The executor of the write.
     pub executor: Arc<dyn WriteExecutor>,
-    /// A condition that the write must meet; `None` for a write without a proposal.
-    pub precondition: Option<Arc<dyn WritePrecondition>>,
 }
 
-impl WriteAttempt {
-    /// The columns of the record that are known before the write is executed.
-    pub(crate) fn intent(&self, correlation_id: CorrelationId, fingerprint: &Fingerprint) -> Intent {
-        let params = Value::Object(self.redaction.params(&self.request.params));
-        let principal = &self.request.principal;
-        let (account, client) = (principal.account_id.as_str(), &principal.client);
-        let key = self.idempotency_key.as_deref();
-        let undoes = undoes(key, self.executor.as_ref(), &self.request);
-        let slot = slot(&principal.account_id, &self.tool, key, &undoes, fingerprint);
-        let undo_of = (!undoes.is_empty()).then(|| array(&undoes));
+impl WriteCall {
+    /// The writes that the call undoes.
+    pub(crate) fn undoes(&self) -> Vec<CorrelationId> {
+        match undone_by(self.idempotency_key.as_deref()) {
+            Some((write, _)) => vec![write],
+            None => self.executor.undoes(&self.request),
+        }
+    }
+
+    /// The slot of the call, which undoes these writes.
+    pub(crate) fn slot(&self, undoes: &[CorrelationId], fingerprint: &Fingerprint) -> String {
+        let account = &self.request.principal.account_id;
+        intent::slot(account, &self.tool, self.idempotency_key.as_deref(), undoes, fingerprint)
+    }
+}
+
+/// An attempt to execute a call.
+pub(crate) struct WriteAttempt<'a> {
+    pub(crate) call: &'a WriteCall,
+    /// A condition that the write must meet; `None` for a write without a proposal.
+    pub(crate) precondition: Option<&'a dyn WritePrecondition>,
+    pub(crate) intent: Intent,
+}
+
+impl<'a> WriteAttempt<'a> {
+    pub(crate) fn new(
+        call: &'a WriteCall,
+        precondition: Option<&'a dyn WritePrecondition>,
+        correlation_id: CorrelationId,
+        fingerprints: &Fingerprints,
+    ) -> Result<Self, Failure> {
+        let fingerprint = fingerprints.of(&call.tool, &call.request.params);
+        let params = Value::Object(call.redaction.params(&call.request.params));
+        let principal = &call.request.principal;
+        let client = &principal.client;
+        let undoes = call.undoes();
+        let slot = call.slot(&undoes, &fingerprint);
+        let params_text = params.to_string();
+        if params_text.len() > MAX_PARAMS_BYTES {
+            let message = format!(
+                "the parameters are {} bytes of JSON, and a record takes {MAX_PARAMS_BYTES}; nothing was written",
+                params_text.len()
+            );
+            return Err(Failure::new(ErrorCode::InvalidParams, message).hint("Write less in one call."));
+        }
         let columns = [
-            Some(slot),
+            Some(slot.clone()),
             Some(correlation_id.to_string()),
-            Some(account.to_owned()),
+            Some(principal.account_id.as_str().to_owned()),
             principal.actor.clone(),
             client.session_id.clone(),
             client.name.clone(),
             client.version.clone(),
             client.trace_id.clone(),
-            self.reason.clone(),
-            Some(self.tool.clone()),
+            call.reason.clone(),
+            Some(call.tool.clone()),
             Some(fingerprint.as_str().to_owned()),
-            self.idempotency_key.clone(),
-            Some(params.to_string()),
+            call.idempotency_key.clone(),
+            Some(params_text),
             Some(summary(&canonical_json(&params))),
-            undo_of,
-            self.precondition.as_ref().map(|precondition| precondition.proposal_id().to_string()),
+            (!undoes.is_empty()).then(|| array(&undoes)),
+            precondition.map(|precondition| precondition.proposal_id().to_string()),
         ];
-        Intent::new(correlation_id, columns)
+        let intent = Intent { correlation_id, slot, fingerprint, columns, began: Instant::now() };
+        Ok(Self { call, precondition, intent })
+    }
+
+    /// The arguments of `countersign.fail`.
+    pub(crate) fn failed(&self, failure: &Failure) -> Vec<Option<String>> {
+        let mut params = vec![Some(self.intent.correlation_id.to_string()), Some(self.intent.slot.clone())];
+        params.extend(intent::outcome(failure));
+        let state = self.precondition.and_then(|precondition| precondition.state_after(failure));
+        params.push(state.map(str::to_owned));
+        params
     }
 }
 
 /// The outcome of a call that did not fail.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum WriteOutcome {
     /// This call wrote.
     Executed {
         /// The correlation id of the record.
         correlation_id: CorrelationId,
-        /// The answer of the executor.
-        data: Value,
-        /// The number of rows that the write changed.
-        rows_affected: u64,
-        /// How to undo the write.
-        rollback: Box<Rollback>,
+        /// The result of the write.
+        output: Box<WriteOutput>,
     },
     /// An identical earlier call wrote, and is still in force.
     Duplicate {
@@ -104,16 +143,4 @@ pub enum WriteOutcome {
     },
     /// A rule of the tool requires approval for this call. Nothing was written, and there is no record.
     NeedsApproval(AppliedPolicy),
-}
-
-/// The writes that a call undoes.
-pub(crate) fn undoes(
-    idempotency_key: Option<&str>,
-    executor: &dyn WriteExecutor,
-    request: &WriteRequest,
-) -> Vec<CorrelationId> {
-    match undone_by(idempotency_key) {
-        Some((write, _)) => vec![write],
-        None => executor.undoes(request),
-    }
 }

@@ -16,11 +16,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use types::{AccountId, CorrelationId};
 
+use crate::fingerprint::Fingerprint;
+
 /// The identity of a call. The fingerprint covers the tool and its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CallKey {
     pub(crate) account: AccountId,
-    pub(crate) fingerprint: String,
+    pub(crate) fingerprint: Fingerprint,
     pub(crate) idempotency_key: Option<String>,
 }
 
@@ -147,9 +149,11 @@ impl Drop for InFlightGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fingerprint::Fingerprints;
 
     fn call(fingerprint: &str) -> CallKey {
-        CallKey { account: AccountId::default(), fingerprint: fingerprint.to_owned(), idempotency_key: None }
+        let fingerprint = Fingerprints::default().of(fingerprint, &serde_json::Map::new());
+        CallKey { account: AccountId::default(), fingerprint, idempotency_key: None }
     }
 
     fn cache() -> DedupCache {

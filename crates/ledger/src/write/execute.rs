@@ -13,24 +13,20 @@
 //! ```
 //! Each line is a pipeline that stops at its first error, so COMMIT is never reached without a recorded outcome.
 
-use std::time::Duration;
-
 use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, StatementResult, WriterPool};
 use serde_json::Value;
-use tokio::time::Instant;
 use types::{ErrorCode, Failure, Rollback};
 
 use crate::evidence::conflicts;
 use crate::evidence::values::summary;
-use crate::write::attempt::WriteAttempt;
+use crate::write::attempt::{WriteAttempt, WriteCall};
 use crate::write::error_hints::HintQuery;
 use crate::write::executor::WriteOutput;
 use crate::write::failures::{ExecutorError, FENCED, frozen, sql_failure};
-use crate::write::intent::{Intent, MAX_OUTCOME_BYTES, outcome};
-use crate::write::policy::PolicyStatement;
+use crate::write::intent::MAX_OUTCOME_BYTES;
 use crate::write::remote_writes::{RemoteWriteError, RemoteWrites};
 use crate::write::row_limit;
-use crate::write::write_tx::{TransactionOpening, Unopened, WriteTx};
+use crate::write::write_tx::{TransactionOpening, TxState, Unopened, WriteStart, WriteTx};
 
 pub(crate) enum CommitError {
     /// The transaction could not be opened; no statement of the executor has run.
@@ -57,57 +53,31 @@ const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, $4, $5, $6, $7)";
 pub(crate) const RECORD_FAILURE_SQL: &str = "select countersign.record_failure($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
     $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, pg_catalog.make_interval(secs => $21::double precision))";
 
-/// How a write begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WriteStart {
-    /// The attempt and the write are one transaction.
-    Begin,
-    /// The attempt is committed before the write begins. `is_durable`: whether that COMMIT waits for the disk.
-    Admit { is_durable: bool },
-    /// The ledger has admitted the attempt already.
-    Claim,
-}
-
 pub(crate) async fn execute(
     writer: &WriterPool,
     lease: &mut PooledSession,
-    intent: &Intent,
-    attempt: &WriteAttempt,
-    (start, policy): (WriteStart, Option<&PolicyStatement>),
+    attempt: &WriteAttempt<'_>,
+    start: WriteStart<'_>,
     remote_writes: &RemoteWrites,
 ) -> Result<WriteOutput, CommitError> {
-    let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    let timeout_ms = left.as_millis().min(i32::MAX as u128).to_string();
-    let opening = match start {
-        WriteStart::Begin => TransactionOpening::Begin { intent, timeout_ms },
-        WriteStart::Admit { is_durable } => TransactionOpening::Admit { intent, policy, is_durable, timeout_ms },
-        WriteStart::Claim => TransactionOpening::Claim { intent, timeout_ms },
+    let WriteCall { request, executor, deadline, .. } = attempt.call;
+    let id = attempt.intent.correlation_id;
+    let opening = TransactionOpening::Write(&attempt.intent, start);
+    let mut tx = WriteTx::new(lease, writer, (id, &request.principal.account_id), *deadline, opening);
+    let executed = match attempt.precondition {
+        None => executor.execute(&mut tx, request).await,
+        Some(precondition) => precondition.execute(executor.as_ref(), &mut tx, request).await,
     };
-    let mut tx = WriteTx::new(lease, writer, &attempt.request.principal.account_id, opening);
-    let executor = attempt.executor.as_ref();
-    let executed = match &attempt.precondition {
-        None => executor.execute(&mut tx, &attempt.request).await,
-        Some(precondition) => precondition.execute(executor, &mut tx, &attempt.request).await,
-    };
-    let executed = executed.map(|work| {
-        let rollback = work.rollback.of_write(&intent.correlation_id.to_string());
-        WriteOutput { rollback, ..work }
-    });
-    let work = match executed {
-        // An executor that ran no statement must still claim its attempt.
-        Ok(work) => tx.open().await.map(|()| work),
-        Err(ExecutorError::Rejected(failure)) => tx.open().await.and(Err(ExecutorError::Rejected(failure))),
-        lost => lost,
-    };
-    if let Some(unopened) = tx.unopened.take() {
+    let executed = executed.map(|work| WriteOutput { rollback: work.rollback.of_write(&id.to_string()), ..work });
+    let TxState { work, unopened, hint_query } = tx.close(executed).await;
+    if let Some(unopened) = unopened {
         return Err(CommitError::Unopened(unopened));
     }
-    let hint_query = tx.hint_query.take();
     match work {
         Ok(work) if outcome_bytes(&work) > MAX_OUTCOME_BYTES => {
-            fail(lease, intent, attempt, start, too_large_to_keep(&work), None).await
+            fail(lease, attempt, start, too_large_to_keep(&work), None).await
         }
-        Ok(work) => match succeed(lease, intent, attempt, &work, remote_writes).await {
+        Ok(work) => match succeed(lease, attempt, &work, remote_writes).await {
             Ok(receipt) => Ok(WriteOutput { rollback: work.rollback.with_ledger_findings(receipt), ..work }),
             // A deferred constraint or trigger refuses the work.
             Err(SucceedError::Work(error)) => {
@@ -115,9 +85,9 @@ pub(crate) async fn execute(
                     return Err(CommitError::Renewed);
                 }
                 let hint_query = HintQuery::of(&error);
-                fail(lease, intent, attempt, start, sql_failure(&error), hint_query).await
+                fail(lease, attempt, start, sql_failure(&error), hint_query).await
             }
-            Err(SucceedError::Finish(failure)) => fail(lease, intent, attempt, start, *failure, None).await,
+            Err(SucceedError::Finish(failure)) => fail(lease, attempt, start, *failure, None).await,
             Err(SucceedError::Commit(error)) => Err(CommitError::Refused(error)),
             Err(SucceedError::Other(pg::Error::Server(error))) if error.sqlstate == OUTDATED => renew(lease).await,
             Err(SucceedError::Other(error)) => Err(unfinished(error)),
@@ -125,7 +95,7 @@ pub(crate) async fn execute(
         Err(ExecutorError::Rejected(failure)) if may_be_outdated(&failure) && is_renewed(lease).await? => {
             Err(CommitError::Renewed)
         }
-        Err(ExecutorError::Rejected(failure)) => fail(lease, intent, attempt, start, failure, hint_query).await,
+        Err(ExecutorError::Rejected(failure)) => fail(lease, attempt, start, failure, hint_query).await,
         // Another server has ended this attempt, and its record has the outcome.
         Err(ExecutorError::ConnectionLost(pg::Error::Server(error))) if error.sqlstate == FENCED => {
             Err(CommitError::InDoubt(pg::Error::Server(error)))
@@ -197,29 +167,29 @@ impl From<RemoteWriteError> for SucceedError {
 
 async fn succeed(
     lease: &mut PooledSession,
-    intent: &Intent,
-    attempt: &WriteAttempt,
+    attempt: &WriteAttempt<'_>,
     work: &WriteOutput,
     remote_writes: &RemoteWrites,
 ) -> Result<Option<Rollback>, SucceedError> {
     remote_writes.refuse(lease).await?;
     let images = [work.before.as_ref(), work.after.as_ref()];
-    let redaction = attempt.redaction.clone().with_images(&images);
+    let redaction = attempt.call.redaction.clone().with_images(&images);
     let [before, after] = images.map(|image| image.map(|image| redaction.value(image).to_string()));
     let data = redaction.value(&work.data).to_string();
     let rollback =
         serde_json::to_value(&work.rollback).map_err(|error| SucceedError::Other(pg::Error::Lost(error.into())))?;
+    let correlation_id = attempt.intent.correlation_id.to_string();
     let params = [
-        Some(intent.correlation_id.to_string()),
+        Some(correlation_id.clone()),
         Some(data.clone()),
         Some(summary(&data)),
         Some(work.rows_affected.to_string()),
         before,
         after,
         Some(redaction.value(&rollback).to_string()),
-        Some(attempt.executor.dedup_window().as_secs_f64().to_string()),
+        Some(attempt.call.executor.dedup_window().as_secs_f64().to_string()),
     ];
-    let row_limit = row_limit::arguments(attempt, &intent.correlation_id.to_string());
+    let row_limit = row_limit::arguments(attempt.call, correlation_id);
     let mut steps = vec![
         PipelineStatement::without_params("set constraints all immediate"),
         PipelineStatement { sql: FINISH_SQL, params: &params, param_types: &[] },
@@ -235,7 +205,7 @@ async fn succeed(
     let outcomes = outcomes.map_err(|failed| match failed {
         PipelineError { step: 0, error: pg::Error::Server(error) } => SucceedError::Work(error),
         PipelineError { step, error: pg::Error::Server(error) } if step == commit => SucceedError::Commit(error),
-        PipelineError { error: pg::Error::Server(error), .. } => match refusal_of_finish(&error, attempt) {
+        PipelineError { error: pg::Error::Server(error), .. } => match refusal_of_finish(&error, attempt.call) {
             Some(failure) => SucceedError::Finish(failure.into()),
             None => SucceedError::Other(pg::Error::Server(error)),
         },
@@ -253,27 +223,26 @@ pub(crate) fn receipt(finished: StatementResult) -> Option<Rollback> {
 
 /// The failure if the ledger refuses to record a success: the undo is not an exact inverse, the account was frozen
 /// during the write, or the write exceeds the row limit of the tool.
-fn refusal_of_finish(error: &ServerError, attempt: &WriteAttempt) -> Option<Failure> {
+fn refusal_of_finish(error: &ServerError, call: &WriteCall) -> Option<Failure> {
     let is_frozen = error.sqlstate == FENCED && error.detail.as_deref() == Some("frozen");
-    let refused = || conflicts::refused_inverse(error).or_else(|| row_limit::refusal(error, attempt));
+    let refused = || conflicts::refused_inverse(error).or_else(|| row_limit::refusal(error, call));
     if is_frozen { Some(frozen()) } else { refused() }
 }
 
 /// Rolls the work back and records the failure. If the recording fails, resolving the attempt records it.
 async fn fail(
     lease: &mut PooledSession,
-    intent: &Intent,
-    attempt: &WriteAttempt,
-    start: WriteStart,
+    attempt: &WriteAttempt<'_>,
+    start: WriteStart<'_>,
     failure: Failure,
     hint_query: Option<HintQuery>,
 ) -> Result<WriteOutput, CommitError> {
-    let mut failure = failure.redacted(&attempt.redaction);
+    let mut failure = failure.redacted(&attempt.call.redaction);
     // Do not add a hint if the executor continued after the error and failed for another reason.
     let hint_query = hint_query.filter(|_| failure.hint.is_none() && failure.code == ErrorCode::SqlError);
     let (sql, params) = match start {
-        WriteStart::Begin => (RECORD_FAILURE_SQL, intent.failed(&failure)),
-        WriteStart::Admit { .. } | WriteStart::Claim => (FAIL_SQL, fail_params(intent, attempt, &failure)),
+        WriteStart::Begin => (RECORD_FAILURE_SQL, attempt.intent.failed(&failure)),
+        WriteStart::Admit { .. } | WriteStart::Claim => (FAIL_SQL, attempt.failed(&failure)),
     };
     let mut steps = vec![PipelineStatement::without_params("rollback")];
     steps.extend(hint_query.as_ref().map(HintQuery::step));
@@ -287,15 +256,6 @@ async fn fail(
         }
         Err(PipelineError { error, .. }) => Err(unfinished(error)),
     }
-}
-
-/// The arguments of `countersign.fail`.
-pub(crate) fn fail_params(intent: &Intent, attempt: &WriteAttempt, failure: &Failure) -> Vec<Option<String>> {
-    let mut params = vec![Some(intent.correlation_id.to_string()), intent.slot()];
-    params.extend(outcome(failure));
-    let state = attempt.precondition.as_ref().and_then(|precondition| precondition.state_after(failure));
-    params.push(state.map(str::to_owned));
-    params
 }
 
 fn unfinished(error: pg::Error) -> CommitError {

@@ -1,6 +1,5 @@
 //! [`WriteExecutor`], the trait that a write tool implements.
 
-use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -147,7 +146,7 @@ impl WriteOutput {
 }
 
 /// A condition that a write must meet inside its own transaction, such as the proposal that it executes.
-pub trait WritePrecondition: Debug + Send + Sync + 'static {
+pub(crate) trait WritePrecondition: Send + Sync + 'static {
     /// The id under which the write is recorded.
     fn correlation_id(&self) -> CorrelationId;
 

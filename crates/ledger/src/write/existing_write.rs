@@ -6,6 +6,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 use types::CorrelationId;
 
+use crate::fingerprint::Fingerprint;
+
 /// An identical call that wrote.
 #[derive(Debug, Clone)]
 pub(crate) enum ExistingWrite {
@@ -27,11 +29,12 @@ const EXISTING_WRITE_SQL: &str = "select s.verdict, s.original, s.original_resul
 /// Finds an earlier call with this slot or fingerprint. Returns `None` if there is none.
 pub(crate) async fn find(
     writer: &WriterPool,
-    slot: Option<String>,
-    fingerprint: Option<String>,
+    slot: &str,
+    fingerprint: &Fingerprint,
     deadline: Instant,
 ) -> Result<Option<ExistingWrite>, pg::Error> {
-    let outcome = writer.run_one(EXISTING_WRITE_SQL, &[slot, fingerprint], deadline).await?;
+    let params = [slot, fingerprint.as_str()].map(|text| Some(text.to_owned()));
+    let outcome = writer.run_one(EXISTING_WRITE_SQL, &params, deadline).await?;
     let row = outcome.rows.into_iter().next().and_then(|row| <[Option<String>; 4]>::try_from(row).ok());
     let Some([verdict, original, result, detail]) = row else { return Ok(None) };
     let json = |text: Option<String>| text.and_then(|text| serde_json::from_str::<Value>(&text).ok());

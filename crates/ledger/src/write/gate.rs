@@ -11,14 +11,12 @@ use types::{CorrelationId, Effects, ErrorCode, Failure, Tier};
 
 use crate::LedgerOptions;
 use crate::write::admit::{self, AdmitDecision};
-use crate::write::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, UNDONE_TIMEOUT, WriteAttempt, WriteOutcome};
+use crate::write::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, UNDONE_TIMEOUT, WriteAttempt, WriteCall, WriteOutcome};
 use crate::write::dedup_cache::{CallKey, DedupCache, InFlightGuard, Lookup};
 use crate::write::execute;
-use crate::write::execute::WriteStart;
-use crate::write::executor::{WriteExecutor, WriteOutput, WriteRequest};
+use crate::write::executor::{WriteExecutor, WriteOutput, WritePrecondition, WriteRequest};
 use crate::write::existing_write::{self, ExistingWrite};
 use crate::write::failures::{WriteError, aborted, internal_error, ledger_failure, sql_failure, too_large, unanswered};
-use crate::write::intent::{Intent, MAX_PARAMS_BYTES};
 use crate::write::policy::{self, PolicyMode, PolicyStatement, not_evaluated};
 use crate::write::preview::Trials;
 use crate::write::remote_writes::RemoteWrites;
@@ -26,7 +24,7 @@ use crate::write::report;
 use crate::write::resolve;
 use crate::write::resolve::OwnTransaction;
 use crate::write::write_stop::WriteStop;
-use crate::write::write_tx::Unopened;
+use crate::write::write_tx::{Unopened, WriteStart};
 
 /// The only way to write.
 #[derive(Debug, Clone)]
@@ -53,24 +51,31 @@ impl Gate {
         }
     }
 
-    /// Executes the attempt at most once. If the caller drops the future, the work continues in its task: a client
+    /// Executes the call at most once. If the caller drops the future, the work continues in its task: a client
     /// that disconnects must not leave a record without an outcome.
     ///
     /// # Errors
     /// [`WriteError`]; nothing was written, unless the code is [`ErrorCode::CommitOutcomeUnknown`].
-    pub async fn perform(&self, attempt: WriteAttempt) -> Result<WriteOutcome, WriteError> {
+    pub async fn perform(&self, call: WriteCall) -> Result<WriteOutcome, WriteError> {
+        self.perform_if(call, None).await
+    }
+
+    /// As [`Gate::perform`], if the write meets the condition.
+    pub(crate) async fn perform_if(
+        &self,
+        call: WriteCall,
+        precondition: Option<Box<dyn WritePrecondition>>,
+    ) -> Result<WriteOutcome, WriteError> {
         self.stop.check()?;
         let correlation_id =
-            attempt.precondition.as_ref().map_or_else(CorrelationId::new, |precondition| precondition.correlation_id());
-        let protocol = WriteProtocol {
-            writer: self.writer.clone(),
-            settings: self.settings.clone(),
-            dedup_cache: self.dedup_cache.clone(),
-            remote_writes: self.remote_writes.clone(),
-            attempt,
-            correlation_id,
-        };
-        self.spawn(Some(correlation_id), protocol.run()).await
+            precondition.as_ref().map_or_else(CorrelationId::new, |precondition| precondition.correlation_id());
+        let gate = self.clone();
+        self.spawn(Some(correlation_id), async move {
+            let fingerprints = &gate.settings.fingerprints;
+            let attempt = WriteAttempt::new(&call, precondition.as_deref(), correlation_id, fingerprints)?;
+            WriteProtocol { gate: &gate, attempt: &attempt }.run().await
+        })
+        .await
     }
 
     /// Runs work in a task that continues if the future is dropped. [`Gate::drain`] waits for it.
@@ -116,17 +121,10 @@ impl Gate {
     }
 }
 
-struct WriteProtocol {
-    writer: WriterPool,
-    settings: LedgerOptions,
-    dedup_cache: DedupCache,
-    remote_writes: RemoteWrites,
-    attempt: WriteAttempt,
-    correlation_id: CorrelationId,
+struct WriteProtocol<'a> {
+    gate: &'a Gate,
+    attempt: &'a WriteAttempt<'a>,
 }
-
-/// How the next try begins, and the statement that applies the policy.
-type StartAndPolicy<'a> = (WriteStart, Option<&'a PolicyStatement>);
 
 /// The maximum number of retries of one write because of concurrent migrations.
 const MAX_RENEWALS: u32 = 3;
@@ -149,30 +147,21 @@ enum LookupResult {
     Unknown(InFlightGuard),
 }
 
-impl WriteProtocol {
-    #[tracing::instrument(name = "mutation", skip_all, fields(correlation_id = %self.correlation_id, tool = self.attempt.tool, account = self.attempt.request.principal.account_id.as_str()))]
+impl WriteProtocol<'_> {
+    #[tracing::instrument(name = "mutation", skip_all, fields(correlation_id = %self.attempt.intent.correlation_id, tool = self.attempt.call.tool, account = self.attempt.call.request.principal.account_id.as_str()))]
     async fn run(self) -> Result<WriteOutcome, WriteError> {
-        let fingerprint = self.settings.fingerprints.of(&self.attempt.tool, &self.attempt.request.params);
-        let call = CallKey {
-            account: self.attempt.request.principal.account_id.clone(),
-            fingerprint: fingerprint.as_str().to_owned(),
-            idempotency_key: self.attempt.idempotency_key.clone(),
+        let WriteAttempt { call, intent, .. } = self.attempt;
+        let key = CallKey {
+            account: call.request.principal.account_id.clone(),
+            fingerprint: intent.fingerprint.clone(),
+            idempotency_key: call.idempotency_key.clone(),
         };
-        let intent = self.attempt.intent(self.correlation_id, &fingerprint);
-        if intent.params_bytes() > MAX_PARAMS_BYTES {
-            let message = format!(
-                "the parameters are {} bytes of JSON, and a record takes {MAX_PARAMS_BYTES}; nothing was written",
-                intent.params_bytes()
-            );
-            let failure = Failure::new(ErrorCode::InvalidParams, message).hint("Write less in one call.");
-            return Err(WriteError { correlation_id: None, failure: failure.into() });
-        }
-        let guard = match self.look_up(&call, &intent).await {
+        let guard = match self.look_up(&key).await {
             LookupResult::Answer(answer) => return answer,
             LookupResult::Unknown(guard) => guard,
         };
-        let policy = self.policy(&intent)?;
-        let outcome = self.admit_and_execute(&intent, policy.as_ref()).await;
+        let policy = self.policy()?;
+        let outcome = self.admit_and_execute(policy.as_ref()).await;
         match &outcome {
             Ok(WriteOutcome::Executed { correlation_id: original, .. } | WriteOutcome::Duplicate { original, .. }) => {
                 guard.succeeded(*original);
@@ -184,34 +173,34 @@ impl WriteProtocol {
 
     /// The statement that applies the policy of the tool, if it has one. `None` for the write of a proposal, which
     /// has passed the policy already.
-    fn policy(&self, intent: &Intent) -> Result<Option<PolicyStatement>, WriteError> {
-        if self.attempt.precondition.is_some() {
+    fn policy(&self) -> Result<Option<PolicyStatement>, WriteError> {
+        let WriteAttempt { call: WriteCall { request, executor, .. }, precondition, intent } = self.attempt;
+        if precondition.is_some() {
             return Ok(None);
         }
-        let WriteAttempt { request, executor, .. } = &self.attempt;
-        let slot = intent.slot().unwrap_or_default();
         let call = executor.policy(request)?;
-        Ok(call.map(|call| call.statement(PolicyMode::Run(&slot), &request.principal, self.correlation_id)))
+        Ok(call.map(|call| call.statement(PolicyMode::Run(&intent.slot), &request.principal, intent.correlation_id)))
     }
 
     /// The outcome of a call that the policy refuses to run. `None` if the call may be tried again.
     async fn refused_by_policy(&self) -> Result<Option<WriteOutcome>, WriteError> {
-        let WriteAttempt { request, executor, deadline, redaction, .. } = &self.attempt;
+        let WriteCall { request, executor, deadline, redaction, .. } = self.attempt.call;
         let Some(call) = executor.policy(request)? else { return Ok(None) };
-        let applied = policy::decide(&self.writer, &call, &request.principal, PolicyMode::Refuse, *deadline).await;
+        let applied = policy::decide(&self.gate.writer, &call, &request.principal, PolicyMode::Refuse, *deadline).await;
         let applied = applied.map_err(|failure| failure.redacted(redaction))?;
         Ok((applied.tier > Tier::Auto).then_some(WriteOutcome::NeedsApproval(applied)))
     }
 
     /// Waits for an identical call that is running on this server, or checks whether one that succeeded is still in
     /// force.
-    async fn look_up(&self, call: &CallKey, intent: &Intent) -> LookupResult {
+    async fn look_up(&self, call: &CallKey) -> LookupResult {
+        let (gate, intent, deadline) = (self.gate, &self.attempt.intent, self.attempt.call.deadline);
         loop {
-            let original = match self.dedup_cache.enter(call) {
+            let original = match gate.dedup_cache.enter(call) {
                 Lookup::First(guard) => return LookupResult::Unknown(guard),
                 Lookup::Running(mut ended) => {
                     // The channel carries no values; it closes when the call ends.
-                    if tokio::time::timeout_at(self.attempt.deadline, ended.changed()).await.is_err() {
+                    if tokio::time::timeout_at(deadline, ended.changed()).await.is_err() {
                         let failure = Failure::new(ErrorCode::DuplicateInFlight, admit::STILL_RUNNING);
                         return LookupResult::Answer(Err(WriteError { correlation_id: None, failure: failure.into() }));
                     }
@@ -219,8 +208,7 @@ impl WriteProtocol {
                 }
                 Lookup::Done(original) => original,
             };
-            let standing =
-                existing_write::find(&self.writer, intent.slot(), intent.fingerprint(), self.attempt.deadline);
+            let standing = existing_write::find(&gate.writer, &intent.slot, &intent.fingerprint, deadline);
             match standing.await {
                 Ok(Some(ExistingWrite::Executed(standing, cached_result))) if standing == original => {
                     tracing::info!(%original, "duplicate, from memory");
@@ -230,40 +218,36 @@ impl WriteProtocol {
                         cached_result,
                     }));
                 }
-                Ok(_) => self.dedup_cache.forget(call, original),
+                Ok(_) => gate.dedup_cache.forget(call, original),
                 Err(error) => {
                     tracing::debug!(%error, "the ledger cannot confirm what is remembered");
-                    self.dedup_cache.forget_all();
+                    gate.dedup_cache.forget_all();
                 }
             }
         }
     }
 
-    async fn admit_and_execute(
-        &self,
-        intent: &Intent,
-        policy: Option<&PolicyStatement>,
-    ) -> Result<WriteOutcome, WriteError> {
+    async fn admit_and_execute(&self, policy: Option<&PolicyStatement>) -> Result<WriteOutcome, WriteError> {
         let mut start = self.first_start(policy);
         let (mut lost, mut renewals) = (false, 0);
         loop {
-            let mut lease = match self.writer.acquire(self.attempt.deadline).await {
+            let mut lease = match self.gate.writer.acquire(self.attempt.call.deadline).await {
                 Ok(lease) => lease,
-                Err(error) => return Err(self.without_session(intent, start, &error).await),
+                Err(error) => return Err(self.without_session(start, &error).await),
             };
-            match self.execute(&mut lease, intent, (start, policy)).await {
+            match self.execute(&mut lease, start).await {
                 TryResult::Ended(outcome) => return outcome,
                 TryResult::Doubtful(cause) => {
                     lease.discard();
-                    return self.resolve(intent, cause).await;
+                    return self.resolve(cause).await;
                 }
                 TryResult::Undone(failure) => {
                     lease.discard();
-                    return Err(self.undone(intent, failure).await);
+                    return Err(self.undone(failure).await);
                 }
                 TryResult::Renewed if renewals < MAX_RENEWALS => {
                     tracing::info!("a migration has changed columns; the write is tried again");
-                    self.writer.retire_all();
+                    self.gate.writer.retire_all();
                     renewals += 1;
                     if matches!(start, WriteStart::Admit { .. }) {
                         start = WriteStart::Claim;
@@ -272,27 +256,26 @@ impl WriteProtocol {
                 }
                 TryResult::Renewed => {
                     let why = "tables were altered while the write ran; nothing was written";
-                    return Err(self.undone(intent, Failure::new(ErrorCode::Timeout, why)).await);
+                    return Err(self.undone(Failure::new(ErrorCode::Timeout, why)).await);
                 }
                 TryResult::Unopened(Unopened::Failed(error)) => return Err(unanswered(None, &error)),
                 TryResult::Unopened(Unopened::Unclaimed(error)) => {
                     lease.discard();
-                    return Err(self.undone(intent, ledger_failure(&error)).await);
+                    return Err(self.undone(ledger_failure(&error)).await);
                 }
                 TryResult::Unopened(Unopened::Policy(error)) => {
                     lease.discard();
-                    return Err(not_evaluated(&error).redacted(&self.attempt.redaction).into());
+                    return Err(not_evaluated(&error).redacted(&self.attempt.call.redaction).into());
                 }
                 TryResult::Unopened(Unopened::Lost(error)) => {
                     lease.discard();
-                    self.writer.retire_all();
-                    self.dedup_cache.forget_all();
-                    if self.is_admitted(intent, start).await {
+                    self.forget();
+                    if self.is_admitted(start).await {
                         tracing::info!(%error, "the connection was lost before the write committed");
                         return Err(self.stopped(aborted()));
                     }
                     if lost {
-                        return Err(self.undone(intent, aborted()).await);
+                        return Err(self.undone(aborted()).await);
                     }
                     tracing::info!(%error, "a pooled connection was lost; the write begins again on a fresh one");
                     lost = true;
@@ -308,7 +291,7 @@ impl WriteProtocol {
                     }
                 }
             }
-            match self.admit(intent, policy).await? {
+            match self.admit(policy).await? {
                 ControlFlow::Continue(next) => start = next,
                 ControlFlow::Break(outcome) => return Ok(outcome),
             }
@@ -316,38 +299,37 @@ impl WriteProtocol {
     }
 
     /// A write is one transaction, unless its attempt must be committed before it begins.
-    fn first_start(&self, policy: Option<&PolicyStatement>) -> WriteStart {
-        let is_durable = self.settings.durable_admission;
+    fn first_start<'p>(&self, policy: Option<&'p PolicyStatement>) -> WriteStart<'p> {
+        let is_durable = self.gate.settings.durable_admission;
         if is_durable || policy.is_some() || self.attempt.precondition.is_some() {
-            WriteStart::Admit { is_durable }
+            WriteStart::Admit { is_durable, policy }
         } else {
             WriteStart::Begin
         }
     }
 
     /// Whether an attempt was admitted before its connection was lost. If it was, this ends it.
-    async fn is_admitted(&self, intent: &Intent, start: WriteStart) -> bool {
+    async fn is_admitted(&self, start: WriteStart<'_>) -> bool {
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
-        start != WriteStart::Begin && resolve::abort(&self.writer, (intent, &self.attempt), deadline).await
+        !matches!(start, WriteStart::Begin) && resolve::abort(&self.gate.writer, self.attempt, deadline).await
     }
 
     /// Asks the ledger for a verdict after the fast path did not admit the attempt.
-    async fn admit(
+    async fn admit<'p>(
         &self,
-        intent: &Intent,
-        policy: Option<&PolicyStatement>,
-    ) -> Result<ControlFlow<WriteOutcome, WriteStart>, WriteError> {
-        let (writer, dedup_cache, attempt) = (&self.writer, &self.dedup_cache, &self.attempt);
-        match (admit::Admission { writer, dedup_cache, intent, attempt, policy }).admit().await? {
+        policy: Option<&'p PolicyStatement>,
+    ) -> Result<ControlFlow<WriteOutcome, WriteStart<'p>>, WriteError> {
+        let (Gate { writer, dedup_cache, .. }, attempt) = (self.gate, self.attempt);
+        match (admit::Admission { writer, dedup_cache, attempt, policy }).admit().await? {
             AdmitDecision::Run => Ok(ControlFlow::Continue(WriteStart::Claim)),
-            AdmitDecision::NotLetRun(Some(failure)) => Err(failure.redacted(&attempt.redaction).into()),
+            AdmitDecision::NotLetRun(Some(failure)) => Err(failure.redacted(&attempt.call.redaction).into()),
             AdmitDecision::NotLetRun(None) => {
                 let again = self.first_start(policy);
                 Ok(self.refused_by_policy().await?.map_or(ControlFlow::Continue(again), ControlFlow::Break))
             }
             AdmitDecision::Duplicate { original, cached_result } => {
                 tracing::info!(%original, "duplicate");
-                let correlation_id = self.correlation_id;
+                let correlation_id = attempt.intent.correlation_id;
                 Ok(ControlFlow::Break(WriteOutcome::Duplicate { correlation_id, original, cached_result }))
             }
             AdmitDecision::Refused(failure) => Err(self.stopped(failure)),
@@ -355,24 +337,22 @@ impl WriteProtocol {
     }
 
     /// One try on one session.
-    async fn execute(&self, lease: &mut PooledSession, intent: &Intent, start: StartAndPolicy<'_>) -> TryResult {
-        let executed = execute::execute(&self.writer, lease, intent, &self.attempt, start, &self.remote_writes);
+    async fn execute(&self, lease: &mut PooledSession, start: WriteStart<'_>) -> TryResult {
+        let (Gate { writer, remote_writes, .. }, attempt) = (self.gate, self.attempt);
+        let redaction = &attempt.call.redaction;
+        let executed = execute::execute(writer, lease, attempt, start, remote_writes);
         // An executor may panic. Then the session is dropped, so its transaction cannot commit.
         let caught = AssertUnwindSafe(executed).catch_unwind();
-        let outcome = tokio::time::timeout_at(self.attempt.deadline + CANCEL_GRACE, caught);
+        let outcome = tokio::time::timeout_at(attempt.call.deadline + CANCEL_GRACE, caught);
         let outcome = match start {
-            (WriteStart::Begin, _) => report::while_it_runs(&self.writer, intent, outcome).await,
-            _ => outcome.await,
+            WriteStart::Begin => report::while_it_runs(writer, &attempt.intent, outcome).await,
+            WriteStart::Admit { .. } | WriteStart::Claim => outcome.await,
         };
         match outcome {
-            Ok(Ok(Ok(done))) => {
-                tracing::info!(rows_affected = done.rows_affected, "executed");
-                TryResult::Ended(Ok(WriteOutcome::Executed {
-                    correlation_id: self.correlation_id,
-                    data: done.data,
-                    rows_affected: done.rows_affected,
-                    rollback: done.rollback.into(),
-                }))
+            Ok(Ok(Ok(output))) => {
+                tracing::info!(rows_affected = output.rows_affected, "executed");
+                let correlation_id = attempt.intent.correlation_id;
+                TryResult::Ended(Ok(WriteOutcome::Executed { correlation_id, output: output.into() }))
             }
             Ok(Ok(Err(execute::CommitError::Unopened(unopened)))) => TryResult::Unopened(unopened),
             Ok(Ok(Err(execute::CommitError::Renewed))) => TryResult::Renewed,
@@ -381,15 +361,15 @@ impl WriteProtocol {
                 TryResult::Ended(Err(self.stopped(failure)))
             }
             Ok(Ok(Err(execute::CommitError::Undone(error)))) => {
-                tracing::warn!(error = self.attempt.redaction.text(&error.to_string()), "the outcome was refused");
+                tracing::warn!(error = redaction.text(&error.to_string()), "the outcome was refused");
                 TryResult::Undone(self.unrecorded(&error))
             }
             Ok(Ok(Err(execute::CommitError::Refused(error)))) => {
-                tracing::info!(error = self.attempt.redaction.text(&error.to_string()), "COMMIT was refused");
-                TryResult::Undone(sql_failure(&error).redacted(&self.attempt.redaction))
+                tracing::info!(error = redaction.text(&error.to_string()), "COMMIT was refused");
+                TryResult::Undone(sql_failure(&error).redacted(redaction))
             }
             Ok(Ok(Err(execute::CommitError::InDoubt(error)))) => {
-                tracing::warn!(error = self.attempt.redaction.text(&error.to_string()), "the outcome is in doubt");
+                tracing::warn!(error = redaction.text(&error.to_string()), "the outcome is in doubt");
                 TryResult::Doubtful(matches!(error, pg::Error::MessageTooLarge { .. }).then(too_large))
             }
             Ok(Err(_)) => {
@@ -404,49 +384,51 @@ impl WriteProtocol {
     }
 
     /// The failure when no session is available. An attempt that is already admitted is ended.
-    async fn without_session(&self, intent: &Intent, start: WriteStart, error: &pg::Error) -> WriteError {
+    async fn without_session(&self, start: WriteStart<'_>, error: &pg::Error) -> WriteError {
         match start {
             WriteStart::Begin | WriteStart::Admit { .. } => unanswered(None, error),
-            WriteStart::Claim => self.undone(intent, ledger_failure(error)).await,
+            WriteStart::Claim => self.undone(ledger_failure(error)).await,
         }
     }
 
     /// Resolves the outcome. `cause` is the failure for the caller and the record if nothing was written.
-    async fn resolve(&self, intent: &Intent, cause: Option<Failure>) -> Result<WriteOutcome, WriteError> {
-        self.writer.retire_all();
-        self.dedup_cache.forget_all();
-        let deadline = Instant::now() + RESOLVE_TIMEOUT;
-        let resolved =
-            resolve::resolve(&self.writer, (intent, &self.attempt), OwnTransaction::MayRun, cause.as_ref(), deadline)
-                .await;
+    async fn resolve(&self, cause: Option<Failure>) -> Result<WriteOutcome, WriteError> {
+        self.forget();
+        let (writer, deadline) = (&self.gate.writer, Instant::now() + RESOLVE_TIMEOUT);
+        let resolved = resolve::resolve(writer, self.attempt, OwnTransaction::MayRun, cause.as_ref(), deadline).await;
         resolved.map_err(|failure| self.stopped(failure))
+    }
+
+    /// After a lost connection the other sessions may be dead as well, or lead to another server.
+    fn forget(&self) {
+        self.gate.writer.retire_all();
+        self.gate.dedup_cache.forget_all();
     }
 
     /// The failure of a write whose outcome could not be recorded.
     fn unrecorded(&self, error: &ServerError) -> Failure {
+        let redaction = &self.attempt.call.redaction;
         match error.sqlstate.get(..2) {
             // A serialization conflict that appears only now, under an isolation level that the operator has set.
-            Some("40") => sql_failure(error).redacted(&self.attempt.redaction),
+            Some("40") => sql_failure(error).redacted(redaction),
             // The statement timed out while it waited for a lock on a guard row, or for an undo of another write.
             _ if matches!(error.sqlstate.as_str(), "57014" | "55P03") => sql_failure(error),
             _ => {
-                let message = self.attempt.redaction.text(&error.message);
+                let message = redaction.text(&error.message);
                 ledger_failure(&pg::Error::Server(Box::new(ServerError { message, ..error.clone() })))
             }
         }
     }
 
     /// Nothing was written. Tries to record the failure.
-    async fn undone(&self, intent: &Intent, failure: Failure) -> WriteError {
-        let deadline = Instant::now() + UNDONE_TIMEOUT;
-        let recorded =
-            resolve::resolve(&self.writer, (intent, &self.attempt), OwnTransaction::MayRun, Some(&failure), deadline)
-                .await;
+    async fn undone(&self, failure: Failure) -> WriteError {
+        let (writer, deadline) = (&self.gate.writer, Instant::now() + UNDONE_TIMEOUT);
+        let recorded = resolve::resolve(writer, self.attempt, OwnTransaction::MayRun, Some(&failure), deadline).await;
         tracing::debug!(?recorded, "the record of a write that was undone");
         self.stopped(failure)
     }
 
     fn stopped(&self, failure: Failure) -> WriteError {
-        WriteError { correlation_id: Some(self.correlation_id), failure: failure.into() }
+        WriteError { correlation_id: Some(self.attempt.intent.correlation_id), failure: failure.into() }
     }
 }

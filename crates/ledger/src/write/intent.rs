@@ -1,4 +1,4 @@
-//! The columns of a record that are known before the write, and the slot that identical calls share.
+//! What is known of a write before it is executed, and the slot that identical calls share.
 
 use tokio::time::Instant;
 use types::{AccountId, CorrelationId, Failure};
@@ -6,15 +6,17 @@ use types::{AccountId, CorrelationId, Failure};
 use crate::evidence::conflicts;
 use crate::fingerprint::{Fingerprint, sha256_hex};
 
-/// The columns of `countersign.admission` for one attempt, in their order, as text.
+/// One attempt to write, as the ledger stores it before the write.
 #[derive(Debug)]
 pub(crate) struct Intent {
     pub(crate) correlation_id: CorrelationId,
-    columns: [Option<String>; COLUMNS],
-    began: Instant,
+    /// The slot of the call, as `bytea` in text form.
+    pub(crate) slot: String,
+    pub(crate) fingerprint: Fingerprint,
+    /// The columns of `countersign.admission`, in their order, as text.
+    pub(crate) columns: [Option<String>; 16],
+    pub(crate) began: Instant,
 }
-
-pub(crate) const COLUMNS: usize = 16;
 
 /// The maximum sizes, in bytes of JSON, of the parameters of a record, and of its result, images and undo calls
 /// together. One answer (8 MiB) must be able to return everything that the ledger accepts.
@@ -22,10 +24,6 @@ pub(crate) const MAX_PARAMS_BYTES: usize = 2 << 20;
 pub(crate) const MAX_OUTCOME_BYTES: usize = 4 << 20;
 
 impl Intent {
-    pub(crate) fn new(correlation_id: CorrelationId, columns: [Option<String>; COLUMNS]) -> Self {
-        Self { correlation_id, columns, began: Instant::now() }
-    }
-
     /// The arguments of `countersign.report_write`: the columns, and the seconds since the call began.
     pub(crate) fn report(&self) -> Vec<Option<String>> {
         let mut params = self.columns.to_vec();
@@ -39,27 +37,6 @@ impl Intent {
         params.extend(outcome(failure));
         params.push(Some(self.began.elapsed().as_secs_f64().to_string()));
         params
-    }
-
-    /// The size of the parameters, in bytes of JSON.
-    pub(crate) fn params_bytes(&self) -> usize {
-        let [.., params, _, _, _] = &self.columns;
-        params.as_ref().map_or(0, String::len)
-    }
-
-    pub(crate) const fn columns(&self) -> &[Option<String>; COLUMNS] {
-        &self.columns
-    }
-
-    /// The slot of the call, as `bytea` in text form.
-    pub(crate) fn slot(&self) -> Option<String> {
-        let [slot, ..] = &self.columns;
-        slot.clone()
-    }
-
-    pub(crate) fn fingerprint(&self) -> Option<String> {
-        let [_, _, _, _, _, _, _, _, _, _, fingerprint, ..] = &self.columns;
-        fingerprint.clone()
     }
 }
 

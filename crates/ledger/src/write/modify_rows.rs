@@ -232,7 +232,7 @@ impl WriteTx<'_> {
         counted: Option<String>,
         limits: &ModificationLimits,
     ) -> Result<(), ExecutorError> {
-        let params = [Some(self.write.clone()), counted];
+        let params = [Some(self.id.to_string()), counted];
         let mut steps = SETTLE.map(PipelineStatement::without_params).to_vec();
         steps.push(PipelineStatement { sql: CHANGES_SQL, params: &params, param_types: &[] });
         let ran = self.lease.session().run(&steps).await.map_err(|failed| self.failed(failed.error, false))?;

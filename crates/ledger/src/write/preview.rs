@@ -9,8 +9,6 @@
 //! If the caller drops the future, the session is closed and PostgreSQL rolls back. PostgreSQL does not roll back
 //! sequences, so a preview may leave gaps in their numbers.
 
-use std::time::Duration;
-
 use pg::{PipelineStatement, PooledSession, WriterPool};
 use serde_json::json;
 use tokio::time::Instant;
@@ -23,7 +21,7 @@ use crate::write::error_hints::HintQuery;
 use crate::write::execute;
 use crate::write::executor::{WriteExecutor, WriteOutput, WriteRequest};
 use crate::write::failures::{ExecutorError, sql_failure, too_large};
-use crate::write::write_tx::{TransactionOpening, WriteTx};
+use crate::write::write_tx::{TransactionOpening, TxState, WriteTx, timeout_ms};
 
 /// A write that was tried and rolled back.
 #[derive(Debug, Clone)]
@@ -78,8 +76,7 @@ impl Trials<'_> {
     }
 
     async fn export_snapshot(self, holder: &mut PooledSession) -> Result<String, Failure> {
-        let [timeout_ms, ..] = self.limits(CorrelationId::new());
-        let timeout = [timeout_ms];
+        let timeout = [Some(timeout_ms(self.deadline))];
         let steps = [
             PipelineStatement { sql: IDLE_LIMIT_SQL, params: &timeout, param_types: &[] },
             PipelineStatement::without_params(EXPORT_SQL),
@@ -91,13 +88,6 @@ impl Trials<'_> {
         let row = outcomes.into_iter().nth(1).and_then(|outcome| outcome.rows.into_iter().next());
         let snapshot = row.and_then(|row| row.into_iter().next().flatten());
         snapshot.ok_or_else(|| Failure::new(ErrorCode::InternalError, "PostgreSQL has exported no snapshot"))
-    }
-
-    /// The time limit in milliseconds, the account, and the id of the attempt.
-    fn limits(self, attempt: CorrelationId) -> [Option<String>; 3] {
-        let left = self.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let account = self.request.principal.account_id.as_str().to_owned();
-        [Some(left.as_millis().min(i32::MAX as u128).to_string()), Some(account), Some(attempt.to_string())]
     }
 
     async fn attempt(self, snapshot: Option<&str>, with_definitions: bool) -> Result<Trial, Failure> {
@@ -135,19 +125,14 @@ impl Trials<'_> {
         with_definitions: bool,
     ) -> Result<Trial, ExecutorError> {
         let id = CorrelationId::new();
-        let opening = match snapshot {
-            None => TransactionOpening::Preview(self.limits(id)),
-            Some(snapshot) => {
-                lease.session().begin_with_snapshot(snapshot).await.map_err(ExecutorError::ConnectionLost)?;
-                TransactionOpening::OpenPreview(self.limits(id))
-            }
-        };
-        let mut tx = WriteTx::new(lease, self.writer, &self.request.principal.account_id, opening);
-        let work = match self.executor.preview(&mut tx, self.request).await {
-            Ok(work) => tx.open().await.map(|()| work),
-            refused => refused,
-        };
-        let hint_query = tx.hint_query.take();
+        if let Some(snapshot) = snapshot {
+            lease.session().begin_with_snapshot(snapshot).await.map_err(ExecutorError::ConnectionLost)?;
+        }
+        let opening = TransactionOpening::Preview { is_open: snapshot.is_some() };
+        let account = &self.request.principal.account_id;
+        let mut tx = WriteTx::new(lease, self.writer, (id, account), self.deadline, opening);
+        let work = self.executor.preview(&mut tx, self.request).await;
+        let TxState { work, hint_query, .. } = tx.close(work).await;
         let (trial, hint_query) = match work {
             Ok(work) => match self.settle(lease, id, work, with_definitions).await {
                 Err(pg::Error::Server(error)) => (Err(sql_failure(&error).into()), HintQuery::of(&error)),

@@ -8,9 +8,10 @@ use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, Rollback};
 
 use crate::write::attempt::{WriteAttempt, WriteOutcome};
-use crate::write::execute::{RECORD_FAILURE_SQL, fail_params};
+use crate::write::execute::RECORD_FAILURE_SQL;
+use crate::write::executor::WriteOutput;
 use crate::write::failures::aborted;
-use crate::write::intent::Intent;
+use crate::write::write_tx::timeout_ms;
 
 /// Like `resolve`, waits for the transaction that is executing the attempt.
 const END_SQL: &str = "\
@@ -39,15 +40,15 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// `pg_xact_status` is not used, because transaction ids can be reused after a crash.
 pub(crate) async fn resolve(
     writer: &WriterPool,
-    (intent, attempt): (&Intent, &WriteAttempt),
+    attempt: &WriteAttempt<'_>,
     own: OwnTransaction,
     cause: Option<&Failure>,
     deadline: Instant,
 ) -> Result<WriteOutcome, Failure> {
-    let correlation_id = intent.correlation_id;
+    let correlation_id = attempt.intent.correlation_id;
     let mut pause = FIRST_PAUSE;
     loop {
-        match ask(writer, (intent, attempt), own, cause, deadline).await {
+        match ask(writer, attempt, own, cause, deadline).await {
             Ok(truth) => return truth,
             Err(error) => {
                 tracing::warn!(%correlation_id, %error, "the outcome cannot be read yet");
@@ -67,13 +68,13 @@ pub(crate) async fn resolve(
 
 /// Ends an admitted attempt whose connection was lost before COMMIT was sent, so nothing was written. Returns whether
 /// it was admitted. If that cannot be found out in time, returns true and leaves the attempt to the sweep.
-pub(crate) async fn abort(writer: &WriterPool, call: (&Intent, &WriteAttempt), deadline: Instant) -> bool {
+pub(crate) async fn abort(writer: &WriterPool, attempt: &WriteAttempt<'_>, deadline: Instant) -> bool {
     let mut pause = FIRST_PAUSE;
     loop {
         let admitted = async {
             // If the answer to an earlier `end` was lost, the attempt has a record.
-            let id = call.0.correlation_id;
-            Ok(end(writer, call, &aborted(), deadline).await? || ask_record(writer, id, deadline).await?.is_some())
+            let id = attempt.intent.correlation_id;
+            Ok(end(writer, attempt, &aborted(), deadline).await? || ask_record(writer, id, deadline).await?.is_some())
         };
         match admitted.await {
             Ok(was_admitted) => return was_admitted,
@@ -90,19 +91,20 @@ pub(crate) async fn abort(writer: &WriterPool, call: (&Intent, &WriteAttempt), d
 
 async fn ask(
     writer: &WriterPool,
-    (intent, attempt): (&Intent, &WriteAttempt),
+    attempt: &WriteAttempt<'_>,
     own: OwnTransaction,
     cause: Option<&Failure>,
     deadline: Instant,
 ) -> Result<Result<WriteOutcome, Failure>, pg::Error> {
     if let Some(cause) = cause
-        && end(writer, (intent, attempt), cause, deadline).await?
+        && end(writer, attempt, cause, deadline).await?
     {
         return Ok(Err(cause.clone()));
     }
+    let intent = &attempt.intent;
     let params = |awaits_slot: bool| {
-        let wait_ms = Some(wait_ms(deadline));
-        [Some(intent.correlation_id.to_string()), intent.slot(), wait_ms, Some(awaits_slot.to_string())]
+        let (id, slot) = (intent.correlation_id.to_string(), intent.slot.clone());
+        [Some(id), Some(slot), Some(timeout_ms(deadline)), Some(awaits_slot.to_string())]
     };
     let awaited = params(own == OwnTransaction::MayRun);
     if let Some(truth) = outcome(writer, RESOLVE_SQL, &awaited, intent.correlation_id, deadline).await? {
@@ -124,19 +126,14 @@ async fn ask(
 /// was pending; no server can commit it afterwards.
 async fn end(
     writer: &WriterPool,
-    (intent, attempt): (&Intent, &WriteAttempt),
+    attempt: &WriteAttempt<'_>,
     cause: &Failure,
     deadline: Instant,
 ) -> Result<bool, pg::Error> {
-    let mut params = vec![Some(wait_ms(deadline))];
-    params.extend(fail_params(intent, attempt, cause));
+    let mut params = vec![Some(timeout_ms(deadline))];
+    params.extend(attempt.failed(cause));
     let ended = writer.run_one(END_SQL, &params, deadline).await?.rows.into_iter().next();
     Ok(ended.and_then(|row| row.into_iter().nth(1)).flatten().as_deref() == Some("t"))
-}
-
-/// The lock timeout, in milliseconds.
-fn wait_ms(deadline: Instant) -> String {
-    deadline.saturating_duration_since(Instant::now()).as_millis().clamp(1, i32::MAX as u128).to_string()
 }
 
 /// The outcome in the record; `None` if there is no record, or the attempt is still running.
@@ -167,12 +164,11 @@ async fn outcome(
     let json =
         |text: Option<String>| text.and_then(|text| serde_json::from_str::<Value>(&text).ok()).unwrap_or_default();
     Ok(Some(match status.as_deref() {
-        Some("success") => Ok(WriteOutcome::Executed {
-            correlation_id,
-            data: json(result),
-            rows_affected: rows.and_then(|rows| rows.parse().ok()).unwrap_or_default(),
-            rollback: stored_rollback(json(undo)).into(),
-        }),
+        Some("success") => {
+            let rows_affected = rows.and_then(|rows| rows.parse().ok()).unwrap_or_default();
+            let output = WriteOutput::new(json(result), rows_affected, stored_rollback(json(undo)));
+            Ok(WriteOutcome::Executed { correlation_id, output: output.into() })
+        }
         _ if code.as_deref() == Some("in_doubt_aborted") => Err(aborted()),
         _ => {
             let known = ErrorCode::ALL.into_iter().find(|known| Some(known.as_str()) == code.as_deref());

@@ -6,22 +6,17 @@ use pg::ServerError;
 use serde::Deserialize;
 use types::{ErrorCode, Failure, ToolLimit};
 
-use crate::write::attempt::WriteAttempt;
+use crate::write::attempt::WriteCall;
 use crate::write::executor::WriteOutput;
 use crate::write::policy::NOT_LET_RUN;
 
 pub(crate) const APPLY_SQL: &str = "select countersign.apply_row_limit($1, $2, $3, $4)";
 
 /// The arguments of [`APPLY_SQL`]; `None` if the tool has no row limit.
-pub(crate) fn arguments(attempt: &WriteAttempt, correlation_id: &str) -> Option<[Option<String>; 4]> {
-    let ToolLimit { rows, per_s, by, .. } = attempt.executor.limit()?;
+pub(crate) fn arguments(call: &WriteCall, correlation_id: String) -> Option<[Option<String>; 4]> {
+    let ToolLimit { rows, per_s, by, .. } = call.executor.limit()?;
     let by_actor = by == types::LimitScope::Actor;
-    Some([
-        Some(correlation_id.to_owned()),
-        Some(rows?.to_string()),
-        Some(per_s.to_string()),
-        Some(by_actor.to_string()),
-    ])
+    Some([Some(correlation_id), Some(rows?.to_string()), Some(per_s.to_string()), Some(by_actor.to_string())])
 }
 
 /// The DETAIL of the refusal, as JSON.
@@ -36,17 +31,17 @@ struct Refusal {
 }
 
 /// The failure if the row limit refuses the write.
-pub(crate) fn refusal(error: &ServerError, attempt: &WriteAttempt) -> Option<Failure> {
+pub(crate) fn refusal(error: &ServerError, call: &WriteCall) -> Option<Failure> {
     let detail = error.detail.as_deref().filter(|_| error.sqlstate == NOT_LET_RUN)?;
     let Refusal { rows, used, retry_after_s } = serde_json::from_str(detail).ok()?;
-    let ToolLimit { rows: Some(most), per_s, by, .. } = attempt.executor.limit()? else { return None };
+    let ToolLimit { rows: Some(most), per_s, by, .. } = call.executor.limit()? else { return None };
     let Some(retry_after_s) = retry_after_s else {
         return Some(WriteOutput::wrong_row_count(&format!("at most {most} (limit.rows)"), rows));
     };
     let message = format!(
         "the write would have changed {rows} row(s), and {used} of the {most} rows of {} in {per_s} s for each {} are used; \
          nothing was written, and it is possible in {retry_after_s} s",
-        attempt.tool,
+        call.tool,
         by.as_str()
     );
     let hint = format!("Repeat the call after {retry_after_s} seconds, or change fewer rows.");

@@ -1,7 +1,10 @@
 //! The transaction of a write, which the gate opens and an executor uses.
 
+use std::time::Duration;
+
 use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, StatementResult, WriterPool};
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 use types::{AccountId, Column, CorrelationId, Effects};
 
 use crate::evidence::effects;
@@ -40,16 +43,15 @@ pub struct WriteTx<'a> {
     pub(crate) writer: &'a WriterPool,
     /// The time limit that `countersign.enter_write` sets for statements and locks.
     pub(crate) timeout_ms: String,
-    /// The id of the claimed attempt; `None` if there is none.
-    pub(crate) claimed: Option<String>,
     /// The id of the write under which its effects are recorded, also in a preview.
-    pub(crate) write: String,
+    pub(crate) id: CorrelationId,
+    is_preview: bool,
     /// The setting by which the ledger's functions find the attempt after it was claimed.
     pub(crate) hint: Option<String>,
     pub(crate) account: String,
     /// The opening of the transaction, which is sent together with the first statements to save a round trip.
     opening: Option<TransactionOpening<'a>>,
-    pub(crate) unopened: Option<Unopened>,
+    unopened: Option<Unopened>,
     /// Whether statements of the caller have run. If so, the server's prepared statements are gone, and settings may
     /// have changed.
     pub(crate) runs_own: bool,
@@ -60,26 +62,38 @@ pub struct WriteTx<'a> {
     is_ended: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum TransactionOpening<'a> {
+    Write(&'a Intent, WriteStart<'a>),
+    /// A preview, whose attempt exists only in its own transaction. `is_open`: whether that transaction has begun.
+    Preview {
+        is_open: bool,
+    },
+}
+
+/// How a write begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum WriteStart<'a> {
     /// The attempt is inserted and claimed in the transaction of the write.
-    Begin { intent: &'a Intent, timeout_ms: String },
+    Begin,
     /// The attempt is admitted in a transaction of its own, and claimed in the next one.
     Admit {
-        intent: &'a Intent,
-        /// Applies the policy of the tool, if it has one.
-        policy: Option<&'a PolicyStatement>,
         /// Whether the COMMIT of the admission waits for the disk.
         is_durable: bool,
-        timeout_ms: String,
+        /// Applies the policy of the tool, if it has one.
+        policy: Option<&'a PolicyStatement>,
     },
     /// The ledger has admitted the attempt already.
-    Claim { intent: &'a Intent, timeout_ms: String },
-    /// A preview, whose attempt exists only in its own transaction. The parameters are the time limit in
-    /// milliseconds, the account, and the id of the attempt.
-    Preview([Option<String>; 3]),
-    /// A preview within a transaction that is already open.
-    OpenPreview([Option<String>; 3]),
+    Claim,
+}
+
+/// The state of a transaction after its executor.
+pub(crate) struct TxState<T> {
+    /// The result of the executor, if the transaction was opened.
+    pub(crate) work: Result<T, ExecutorError>,
+    pub(crate) unopened: Option<Unopened>,
+    /// The query for a hint about the last error.
+    pub(crate) hint_query: Option<HintQuery>,
 }
 
 /// The reason why a transaction could not be opened. No statement of the executor has run.
@@ -112,29 +126,18 @@ impl<'a> WriteTx<'a> {
     pub(crate) fn new(
         lease: &'a mut PooledSession,
         writer: &'a WriterPool,
-        account: &AccountId,
+        (id, account): (CorrelationId, &AccountId),
+        deadline: Instant,
         opening: TransactionOpening<'a>,
     ) -> Self {
-        let (claimed, write, timeout_ms) = match &opening {
-            TransactionOpening::Begin { intent, timeout_ms }
-            | TransactionOpening::Admit { intent, timeout_ms, .. }
-            | TransactionOpening::Claim { intent, timeout_ms } => {
-                let id = intent.correlation_id.to_string();
-                (Some(id.clone()), id, timeout_ms.clone())
-            }
-            TransactionOpening::Preview([timeout_ms, _, id]) | TransactionOpening::OpenPreview([timeout_ms, _, id]) => {
-                (None, id.clone().unwrap_or_default(), timeout_ms.clone().unwrap_or_default())
-            }
-        };
-        let account = account.as_str().to_owned();
         Self {
             lease,
             writer,
-            timeout_ms,
-            claimed,
-            write,
+            timeout_ms: timeout_ms(deadline),
+            id,
+            is_preview: matches!(opening, TransactionOpening::Preview { .. }),
             hint: None,
-            account,
+            account: account.as_str().to_owned(),
             opening: Some(opening),
             unopened: None,
             runs_own: false,
@@ -145,8 +148,18 @@ impl<'a> WriteTx<'a> {
 
     /// The correlation id of the attempt; `None` for a preview.
     #[must_use]
-    pub fn correlation_id(&self) -> Option<&str> {
-        self.claimed.as_deref()
+    pub fn correlation_id(&self) -> Option<CorrelationId> {
+        (!self.is_preview).then_some(self.id)
+    }
+
+    /// Ends the executor's part of the transaction. An executor that ran no statement must still claim its attempt.
+    pub(crate) async fn close<T>(mut self, work: Result<T, ExecutorError>) -> TxState<T> {
+        let work = match work {
+            Ok(work) => self.open().await.map(|()| work),
+            Err(ExecutorError::Rejected(failure)) if !self.is_preview => self.open().await.and(Err(failure.into())),
+            failed => failed,
+        };
+        TxState { work, unopened: self.unopened, hint_query: self.hint_query }
     }
 
     /// Opens the transaction, unless a statement has done so.
@@ -171,8 +184,7 @@ impl<'a> WriteTx<'a> {
     /// first.
     pub(crate) async fn effects(&mut self) -> Result<Option<Effects>, ExecutorError> {
         self.open().await?;
-        let write = self.claimed.as_deref().and_then(CorrelationId::parse);
-        let params = effects::params(write.ok_or_else(transaction_ended)?);
+        let params = effects::params(self.id);
         let steps = [PipelineStatement::without_params("set constraints all immediate"), effects::step(&params)];
         match self.lease.session().run(&steps).await {
             Ok(outcomes) => {
@@ -204,7 +216,7 @@ impl<'a> WriteTx<'a> {
             })
             .collect();
         let (opened, outcome) = match opening {
-            Some(opening) => self.open_and_run(&opening, &steps).await,
+            Some(opening) => self.open_and_run(opening, &steps).await,
             None => (0, self.lease.session().run(&steps).await),
         };
         let mut outcomes = match outcome {
@@ -227,7 +239,7 @@ impl<'a> WriteTx<'a> {
         };
         // The result of the claim. A preview has no attempt to claim.
         let hints = outcomes.drain(..outcomes.len().saturating_sub(steps.len())).next_back();
-        if self.claimed.is_some() && self.hint.is_none() {
+        if !self.is_preview && self.hint.is_none() {
             self.hint = hints.and_then(|outcome| outcome.rows.into_iter().next()?.into_iter().next()?);
         }
         if !self.lease.session().in_transaction() {
@@ -254,50 +266,46 @@ impl WriteTx<'_> {
     /// beginning with that of the opening's last step.
     async fn open_and_run(
         &mut self,
-        opening: &TransactionOpening<'_>,
+        opening: TransactionOpening<'_>,
         steps: &[PipelineStatement<'_>],
     ) -> (usize, Result<Vec<StatementResult>, PipelineError>) {
         let session = self.lease.session();
+        let timeout_ms = Some(self.timeout_ms.clone());
+        let with_steps = |first| std::iter::once(first).chain(steps.iter().copied()).collect::<Vec<_>>();
         let mut policy_at = None;
-        let is_begun = matches!(opening, TransactionOpening::Begin { .. });
+        let is_begun = matches!(opening, TransactionOpening::Write(_, WriteStart::Begin));
         let (before, outcome) = match opening {
-            TransactionOpening::Begin { intent, timeout_ms } => {
-                let mut params = intent.columns().to_vec();
-                params.push(Some(timeout_ms.clone()));
-                let begin = [PipelineStatement { sql: BEGIN_SQL, params: &params, param_types: &[] }];
-                let all: Vec<PipelineStatement<'_>> = begin.into_iter().chain(steps.iter().copied()).collect();
-                (1, session.begin(None, &all).await)
+            TransactionOpening::Write(intent, WriteStart::Begin) => {
+                let mut params = intent.columns.to_vec();
+                params.push(timeout_ms);
+                let begin = PipelineStatement { sql: BEGIN_SQL, params: &params, param_types: &[] };
+                (1, session.begin(None, &with_steps(begin)).await)
             }
-            TransactionOpening::Admit { intent, policy, is_durable, timeout_ms } => {
+            TransactionOpening::Write(intent, WriteStart::Admit { is_durable, policy }) => {
                 let claim = claim_params(intent, timeout_ms, false);
-                let take = [intent.slot(), Some(is_durable.to_string())];
+                let claim = PipelineStatement { sql: CLAIM_SQL, params: &claim, param_types: &[] };
+                let take = [Some(intent.slot.clone()), Some(is_durable.to_string())];
                 let take = PipelineStatement { sql: TAKE_SLOT_SQL, params: &take, param_types: &[] };
-                let admission = PipelineStatement { sql: ADMISSION_SQL, params: intent.columns(), param_types: &[] };
+                let admission = PipelineStatement { sql: ADMISSION_SQL, params: &intent.columns, param_types: &[] };
                 let mut first = vec![take, admission];
                 first.extend(policy.map(PolicyStatement::step));
                 policy_at = policy.map(|_| first.len() - 1);
-                let claim = [PipelineStatement { sql: CLAIM_SQL, params: &claim, param_types: &[] }];
-                let second: Vec<PipelineStatement<'_>> = claim.into_iter().chain(steps.iter().copied()).collect();
-                (first.len() + 2, session.commit_and_begin(&first, &second).await)
+                (first.len() + 2, session.commit_and_begin(&first, &with_steps(claim)).await)
             }
-            TransactionOpening::Claim { intent, timeout_ms } => {
+            TransactionOpening::Write(intent, WriteStart::Claim) => {
                 let claim = claim_params(intent, timeout_ms, true);
-                let claim = [PipelineStatement { sql: CLAIM_SQL, params: &claim, param_types: &[] }];
-                let all: Vec<PipelineStatement<'_>> = claim.into_iter().chain(steps.iter().copied()).collect();
-                (1, session.begin(None, &all).await)
+                let claim = PipelineStatement { sql: CLAIM_SQL, params: &claim, param_types: &[] };
+                (1, session.begin(None, &with_steps(claim)).await)
             }
-            TransactionOpening::Preview(params) | TransactionOpening::OpenPreview(params) => {
-                let limits = [PipelineStatement { sql: PREVIEW_SQL, params, param_types: &[] }];
-                let all: Vec<PipelineStatement<'_>> = limits.into_iter().chain(steps.iter().copied()).collect();
-                let outcome = match opening {
-                    TransactionOpening::OpenPreview(_) => session.run(&all).await,
-                    _ => session.begin(None, &all).await,
-                };
+            TransactionOpening::Preview { is_open } => {
+                let params = [timeout_ms, Some(self.account.clone()), Some(self.id.to_string())];
+                let all = with_steps(PipelineStatement { sql: PREVIEW_SQL, params: &params, param_types: &[] });
+                let outcome = if is_open { session.run(&all).await } else { session.begin(None, &all).await };
                 (1, outcome)
             }
         };
         if let Err(PipelineError { step, error }) = &outcome
-            && self.claimed.is_some()
+            && !self.is_preview
             // A lost connection may have committed an admission, which the ledger can tell. But a write that has
             // begun must not be started again.
             && (*step < before || !is_begun && !matches!(error, pg::Error::Server(_) | pg::Error::MessageTooLarge { .. }))
@@ -316,10 +324,16 @@ impl WriteTx<'_> {
     }
 }
 
+/// The time that is left, in milliseconds, for a limit of PostgreSQL.
+pub(crate) fn timeout_ms(deadline: Instant) -> String {
+    let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    left.as_millis().min(i32::MAX as u128).to_string()
+}
+
 /// The arguments of `countersign.claim`.
-fn claim_params(intent: &Intent, timeout_ms: &str, even_if_held: bool) -> [Option<String>; 4] {
-    let correlation_id = Some(intent.correlation_id.to_string());
-    [correlation_id, intent.slot(), Some(timeout_ms.to_owned()), Some(even_if_held.to_string())]
+fn claim_params(intent: &Intent, timeout_ms: Option<String>, even_if_held: bool) -> [Option<String>; 4] {
+    let (correlation_id, slot) = (intent.correlation_id.to_string(), intent.slot.clone());
+    [Some(correlation_id), Some(slot), timeout_ms, Some(even_if_held.to_string())]
 }
 
 /// Whether an identical call holds the slot, or the claim was refused. [`crate::write::admit`] finds out which.

@@ -116,23 +116,17 @@ impl ConfirmProposal {
                 confirmed.await.map_err(refused)?
             }
         };
-        let WriteOutcome::Executed { correlation_id, data, rows_affected, rollback } = executed.outcome else {
+        let WriteOutcome::Executed { correlation_id, mut output } = executed.outcome else {
             return Err(Failure::new(ErrorCode::InternalError, "proposal executed but returned no result").into());
         };
-        let number_fields = listed_numbers(&executed.proposal.tool_name, &data);
+        let number_fields = listed_numbers(&executed.proposal.tool_name, &output.data);
         let data = ConfirmData {
             proposal_id: id,
             action: executed.proposal.tool_name,
             status: executed.proposal.status,
-            result: Some(data),
+            result: Some(output.data.take()),
             message: "The proposal was executed.".to_owned(),
         };
-        ToolOutput::read(&data).map(|answer| ToolOutput {
-            correlation_id: Some(correlation_id),
-            rows_affected: Some(rows_affected),
-            rollback: Some(*rollback),
-            number_fields,
-            ..answer
-        })
+        ToolOutput::of_write(&data, correlation_id, &output).map(|answer| ToolOutput { number_fields, ..answer })
     }
 }

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::proposals::NewProposal;
-use ledger::{WriteExecutor, WriteRequest};
+use ledger::{WriteCall, WriteExecutor, WriteRequest};
 use manifest::{ToolSpec, UndoSpec};
 use serde_json::{Map, Value};
 use types::{NumberFields, Principal, RowFormat, Tier};
@@ -100,19 +100,18 @@ impl Tool for ManifestWrite {
                 Some(summary) => (summary.of_call(&request.params), summary.params().map(str::to_owned).collect()),
                 None => (spec.title.clone().unwrap_or_else(|| spec.name.clone()), Vec::new()),
             };
-            let write = NewProposal {
+            let write = WriteCall {
                 request,
-                reason: call.reason.clone(),
                 tool: spec.name.clone(),
-                title,
-                in_title,
-                tool_version: spec.version.clone(),
-                tier: spec.tier,
-                rule: spec.rule.clone(),
+                reason: call.reason.clone(),
+                redaction,
                 idempotency_key,
+                deadline: call.deadline,
                 executor: Arc::clone(&self.executor),
             };
-            self.flow.write(&call, write, redaction, warnings).await
+            let (tool_version, tier, rule) = (spec.version.clone(), spec.tier, spec.rule.clone());
+            let proposal = NewProposal { title, in_title, tool_version, tier, rule, warnings };
+            self.flow.write(&call, write, proposal).await
         })
     }
 }

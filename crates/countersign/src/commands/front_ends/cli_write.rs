@@ -71,7 +71,7 @@ impl CliWrite {
         };
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(opened) = opened {
-            let _ = opened.send(tx.correlation_id().map(str::to_owned));
+            let _ = opened.send(tx.correlation_id().map(|id| id.to_string()));
         }
         let mut transcript = Transcript::default();
         loop {
@@ -131,7 +131,7 @@ async fn statement(
     let running = async {
         tx.run_streaming(query, &mut sink).await?;
         if let Some(correlation_id) = tx.correlation_id() {
-            sink.set_correlation_id(correlation_id.to_owned());
+            sink.set_correlation_id(correlation_id.to_string());
         }
         let unread = Failure::new(ErrorCode::SqlError, "client disconnected before reading the result; rolled back");
         sink.finish().await.map_err(|_| cancelled(unread.into()))

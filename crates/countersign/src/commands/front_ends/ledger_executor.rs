@@ -13,7 +13,7 @@ use std::time::Duration;
 use agent_cli::executor::{
     BoxFuture, ExecuteError, IsolationLevel, Query, QueryEvent, QuerySummary, Transaction, TransactionOptions,
 };
-use ledger::{Gate, WriteAttempt, WriteError, WriteOutcome, WriteRequest};
+use ledger::{Gate, WriteCall, WriteError, WriteOutcome, WriteRequest};
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -63,7 +63,7 @@ impl LedgerExecutor {
         write: &Arc<CliWrite>,
         within: Duration,
     ) -> JoinHandle<Result<WriteOutcome, WriteError>> {
-        let attempt = WriteAttempt {
+        let call = WriteCall {
             request: WriteRequest { principal: self.principal.clone(), params },
             tool: TOOL.to_owned(),
             reason: None,
@@ -72,11 +72,10 @@ impl LedgerExecutor {
             idempotency_key: Some(CorrelationId::new().to_string()),
             deadline: Instant::now() + within + PROTOCOL_MARGIN,
             executor: Arc::<CliWrite>::clone(write),
-            precondition: None,
         };
         let gate = self.gate.clone();
         tokio::spawn(async move {
-            let settled = gate.perform(attempt).await;
+            let settled = gate.perform(call).await;
             drop(permit);
             settled
         })

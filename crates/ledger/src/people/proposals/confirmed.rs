@@ -10,11 +10,10 @@ use crate::write::failures::ExecutorError;
 use crate::write::write_tx::{Statement, WriteTx};
 
 /// The proposal that an attempt executes, the id of its record, and the preview that was approved.
-#[derive(Debug, Clone)]
-pub struct ConfirmedProposal {
-    pub(crate) proposal_id: ProposalId,
-    pub(crate) correlation_id: CorrelationId,
-    pub(crate) preview: Preview,
+pub(super) struct ConfirmedProposal {
+    pub(super) proposal_id: ProposalId,
+    pub(super) correlation_id: CorrelationId,
+    pub(super) preview: Preview,
 }
 
 /// The maximum number of changed definitions that an error names.

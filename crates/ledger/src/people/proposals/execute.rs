@@ -10,7 +10,7 @@ use super::confirmed::{ConfirmedProposal, refused, stale};
 use super::decide::{Decision, DecisionChannel, TransitionResult};
 use super::state::{ProposalStatus, not_found};
 use super::{Proposal, Proposals, definition};
-use crate::write::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, WriteAttempt, WriteOutcome};
+use crate::write::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, WriteCall, WriteOutcome};
 use crate::write::executor::WriteExecutor;
 use crate::write::executor_registry::ExecutorRegistry;
 use crate::write::failures::{WriteError, internal_error, ledger_failure};
@@ -147,24 +147,19 @@ impl Proposals {
         };
         let may_be_repeated = executor.preview_is_binding();
         tracing::info!(proposal_id = %id, tool = proposal.tool_name, account = proposal.account_id.as_str(), "carrying out");
-        let performed = self
-            .gate
-            .perform(WriteAttempt {
-                request: proposal.request(),
-                tool: proposal.tool_name.clone(),
-                reason: proposal.reason.clone(),
-                // The compiler does not allow sensitive parameters in tools that need agreement.
-                redaction: Redaction::default(),
-                idempotency_key: proposal.idempotency_key.clone(),
-                deadline,
-                executor,
-                precondition: Some(Arc::new(ConfirmedProposal {
-                    proposal_id: id,
-                    correlation_id: attempt,
-                    preview: proposal.preview.clone(),
-                })),
-            })
-            .await;
+        let call = WriteCall {
+            request: proposal.request(),
+            tool: proposal.tool_name.clone(),
+            reason: proposal.reason.clone(),
+            // The compiler does not allow sensitive parameters in tools that need agreement.
+            redaction: Redaction::default(),
+            idempotency_key: proposal.idempotency_key.clone(),
+            deadline,
+            executor,
+        };
+        let preview = proposal.preview.clone();
+        let confirmed = ConfirmedProposal { proposal_id: id, correlation_id: attempt, preview };
+        let performed = self.gate.perform_if(call, Some(Box::new(confirmed))).await;
         match performed {
             Ok(outcome @ WriteOutcome::Executed { .. }) => {
                 let proposal = self.get(None, id).await?.ok_or_else(not_found)?;

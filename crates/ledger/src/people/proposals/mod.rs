@@ -33,7 +33,6 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use types::{AccountId, CorrelationId, ErrorCode, Failure, IdPrefix, ProposalId};
 
-pub use confirmed::ConfirmedProposal;
 pub use decide::{Decision, DecisionChannel, MAX_REASON_CHARS};
 pub use execute::ExecutedProposal;
 pub use human_decision::{ConsoleDecider, ConsoleDecisionError, DecisionNonce};
@@ -51,13 +50,13 @@ use crate::evidence::records::Records;
 use crate::evidence::values::rfc3339;
 use crate::fingerprint::{Fingerprints, sha256_hex};
 use crate::outage;
-use crate::write::attempt::undoes;
+use crate::write::attempt::WriteCall;
 use crate::write::executor::{WriteExecutor, WriteRequest};
 use crate::write::executor_registry::ExecutorRegistry;
 use crate::write::existing_write::{self, ExistingWrite};
 use crate::write::failures::{internal_error, key_reused, ledger_failure, superseded};
 use crate::write::gate::Gate;
-use crate::write::intent::{MAX_PARAMS_BYTES, slot};
+use crate::write::intent::MAX_PARAMS_BYTES;
 use crate::write::policy::{self, AppliedPolicy, PolicyMode};
 use crate::write::preview::Trials;
 
@@ -155,17 +154,10 @@ impl Proposals {
     /// # Errors
     /// The call fails because an identical write is no longer in force, or because its idempotency key has been used
     /// with other arguments; or the ledger cannot be read.
-    pub async fn standing(
-        &self,
-        draft: &NewProposal,
-        deadline: Instant,
-    ) -> Result<Option<(CorrelationId, Value)>, Failure> {
-        let fingerprint = self.fingerprints.of(&draft.tool, &draft.request.params);
-        let account = &draft.request.principal.account_id;
-        let key = draft.idempotency_key.as_deref();
-        let undoes = undoes(key, draft.executor.as_ref(), &draft.request);
-        let slot = slot(account, &draft.tool, key, &undoes, &fingerprint);
-        let standing = existing_write::find(&self.writer, Some(slot), Some(fingerprint.as_str().to_owned()), deadline);
+    pub async fn standing(&self, call: &WriteCall) -> Result<Option<(CorrelationId, Value)>, Failure> {
+        let fingerprint = self.fingerprints.of(&call.tool, &call.request.params);
+        let slot = call.slot(&call.undoes(), &fingerprint);
+        let standing = existing_write::find(&self.writer, &slot, &fingerprint, call.deadline);
         match standing.await.map_err(|error| ledger_failure(&error))? {
             None => Ok(None),
             Some(ExistingWrite::Executed(original, cached_result)) => Ok(Some((original, cached_result))),
@@ -180,8 +172,8 @@ impl Proposals {
     ///
     /// # Errors
     /// The policy refuses the call, or cannot be applied.
-    pub async fn apply_policy(&self, draft: &NewProposal, deadline: Instant) -> Result<Option<AppliedPolicy>, Failure> {
-        self.decide(draft.executor.as_ref(), &draft.request, PolicyMode::Refuse, deadline).await
+    pub async fn apply_policy(&self, call: &WriteCall) -> Result<Option<AppliedPolicy>, Failure> {
+        self.decide(call.executor.as_ref(), &call.request, PolicyMode::Refuse, call.deadline).await
     }
 
     /// The decision of the tool's policy for a call that is only previewed. The limit of the tool
@@ -210,9 +202,9 @@ impl Proposals {
     }
 
     /// Makes the preview of the write.
-    pub async fn preview(&self, draft: &NewProposal, deadline: Instant) -> Result<Preview, Failure> {
-        let executor = draft.executor.as_ref();
-        let trials = Trials { writer: &self.writer, executor, request: &draft.request, deadline };
+    pub async fn preview(&self, call: &WriteCall) -> Result<Preview, Failure> {
+        let (executor, deadline) = (call.executor.as_ref(), call.deadline);
+        let trials = Trials { writer: &self.writer, executor, request: &call.request, deadline };
         if !executor.preview_is_binding() {
             return Ok(Preview::without_run(trials.once().await?));
         }
@@ -238,11 +230,11 @@ impl Proposals {
 
     /// Whether this call would make the same proposal.
     #[must_use]
-    pub fn is_of(&self, proposal: &Proposal, draft: &NewProposal) -> bool {
-        proposal.tool_name == draft.tool
-            && proposal.account_id == draft.request.principal.account_id
-            && proposal.params_hash == self.fingerprints.of(&draft.tool, &draft.request.params).as_str()
-            && proposal.idempotency_key == draft.idempotency_key
+    pub fn is_of(&self, proposal: &Proposal, call: &WriteCall) -> bool {
+        proposal.tool_name == call.tool
+            && proposal.account_id == call.request.principal.account_id
+            && proposal.params_hash == self.fingerprints.of(&call.tool, &call.request.params).as_str()
+            && proposal.idempotency_key == call.idempotency_key
     }
 
     /// Stores a proposal, or returns the identical one that waits already.
@@ -251,29 +243,30 @@ impl Proposals {
     /// The ledger cannot be written, or the account has too many waiting proposals.
     pub async fn store(
         &self,
+        call: &WriteCall,
         draft: &NewProposal,
         preview: &Preview,
         description: &str,
-        deadline: Instant,
     ) -> Result<Proposal, Failure> {
         let shown = serde_json::to_string(preview)
             .map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
-        let arguments = Value::Object(draft.request.params.clone()).to_string();
+        let arguments = Value::Object(call.request.params.clone()).to_string();
         too_large(arguments.len(), shown.len())?;
-        let client = &draft.request.principal.client;
+        let principal = &call.request.principal;
+        let client = &principal.client;
         let params = [
             Some(ProposalId::new().to_string()),
-            Some(draft.request.principal.account_id.as_str().to_owned()),
-            draft.request.principal.actor.clone(),
-            Some(draft.tool.clone()),
+            Some(principal.account_id.as_str().to_owned()),
+            principal.actor.clone(),
+            Some(call.tool.clone()),
             Some(draft.title.clone()),
             Some(draft.tool_version.clone()),
-            Some(definition(draft.executor.as_ref())),
+            Some(definition(call.executor.as_ref())),
             Some(draft.tier.as_str().to_owned()),
             Some(description.to_owned()),
             Some(arguments),
-            Some(self.fingerprints.of(&draft.tool, &draft.request.params).as_str().to_owned()),
-            draft.idempotency_key.clone(),
+            Some(self.fingerprints.of(&call.tool, &call.request.params).as_str().to_owned()),
+            call.idempotency_key.clone(),
             Some(shown),
             Some(self.lifetime.as_secs_f64().to_string()),
             Some(MAX_PENDING.to_string()),
@@ -283,14 +276,14 @@ impl Proposals {
             client.trace_id.clone(),
             Some(draft.rule.approvals.to_string()),
             draft.rule.approvers.clone(),
-            draft.reason.clone(),
+            call.reason.clone(),
         ];
-        let answer =
-            self.writer.run_one(PROPOSE_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
+        let answer = self.writer.run_one(PROPOSE_SQL, &params, call.deadline).await;
+        let answer = answer.map_err(|error| ledger_failure(&error))?;
         let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
         match row {
             Some([_, Some(stored)]) => match ProposalId::parse(&stored) {
-                Some(id) => self.get(Some(&draft.request.principal.account_id), id).await?.ok_or_else(not_found),
+                Some(id) => self.get(Some(&principal.account_id), id).await?.ok_or_else(not_found),
                 None => Err(not_found()),
             },
             _ => Err(Failure::new(

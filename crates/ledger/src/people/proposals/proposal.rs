@@ -1,24 +1,16 @@
 //! The stored form of a proposal, and the request for one.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use types::{AccountId, ApprovalRule, ClientInfo, CorrelationId, Failure, Principal, ProposalId, Tier};
 
 use super::preview::Preview;
 use super::state::{ProposalStatus, closed};
-use crate::write::executor::{WriteExecutor, WriteRequest};
+use crate::write::executor::WriteRequest;
 
-/// A write to be proposed.
-#[derive(Clone)]
+/// What the proposal of a call has besides the call.
+#[derive(Debug, Clone)]
 pub struct NewProposal {
-    /// The requested write.
-    pub request: WriteRequest,
-    /// The agent's reason for the write, if it gave one.
-    pub reason: Option<String>,
-    /// The tool.
-    pub tool: String,
     /// What the call does, for people: the summary of its tool, or the title of the tool.
     pub title: String,
     /// The parameters whose values the title has.
@@ -29,10 +21,8 @@ pub struct NewProposal {
     pub tier: Tier,
     /// Who must approve, if the tier is `approve`.
     pub rule: ApprovalRule,
-    /// The idempotency key of the caller, if there is one.
-    pub idempotency_key: Option<String>,
-    /// The executor of the write.
-    pub executor: Arc<dyn WriteExecutor>,
+    /// What people should look at.
+    pub warnings: Vec<String>,
 }
 
 /// A stored proposal. Times are RFC 3339, UTC.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use catalog::CatalogNames;
 use ledger::proposals::NewProposal;
-use ledger::{WriteExecutor, WriteRequest};
+use ledger::{WriteCall, WriteExecutor, WriteRequest};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -104,19 +104,24 @@ fn info(settings: &ExecuteSqlSettings) -> ToolInfo {
 async fn execute(tool: &ExecuteSql, given: Arguments, call: Call) -> ToolResult {
     let Arguments { sql, params, idempotency_key } = given;
     let request = write_request(sql.clone(), params, &call.principal);
-    let write = NewProposal {
+    let write = WriteCall {
         request,
-        reason: call.reason.clone(),
         tool: NAME.to_owned(),
+        reason: call.reason.clone(),
+        redaction: Redaction::default(),
+        idempotency_key,
+        deadline: call.deadline,
+        executor: Arc::clone(&tool.executor),
+    };
+    let proposal = NewProposal {
         title: TITLE.to_owned(),
         in_title: Vec::new(),
         tool_version: TOOL_VERSION.to_owned(),
         tier: tool.tier,
         rule: ApprovalRule::default(),
-        idempotency_key,
-        executor: Arc::clone(&tool.executor),
+        warnings: tool.warnings.clone(),
     };
-    match tool.flow.write(&call, write, Redaction::default(), tool.warnings.clone()).await {
+    match tool.flow.write(&call, write, proposal).await {
         Err(ToolError { correlation_id, failure }) => {
             let failure = corrected(tool.names.as_ref(), &sql, *failure, call.deadline).await;
             Err(ToolError { correlation_id, failure: Box::new(failure) })

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ledger::plans::Plans;
 use ledger::proposals::NewProposal;
 use ledger::undo::SetAgain;
-use ledger::{Records, WriteExecutor, WriteRequest};
+use ledger::{Records, WriteCall, WriteExecutor, WriteRequest};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -211,17 +211,22 @@ fn mutation(given: Map<String, Value>) -> Result<(Map<String, Value>, String), F
 
 async fn undo(tool: &UndoTool, given: Map<String, Value>, call: Call) -> ToolResult {
     let RequestedUndo { request, tier, rule, idempotency_key } = tool.requested(given, &call).await?;
-    let write = NewProposal {
+    let write = WriteCall {
         request,
-        reason: call.reason.clone(),
         tool: tool.kind.name().to_owned(),
+        reason: call.reason.clone(),
+        redaction: Redaction::default(),
+        idempotency_key: Some(idempotency_key),
+        deadline: call.deadline,
+        executor: Arc::clone(&tool.executor),
+    };
+    let proposal = NewProposal {
         title: tool.kind.title().to_owned(),
         in_title: Vec::new(),
         tool_version: TOOL_VERSION.to_owned(),
         tier,
         rule,
-        idempotency_key: Some(idempotency_key),
-        executor: Arc::clone(&tool.executor),
+        warnings: Vec::new(),
     };
-    tool.flow.write(&call, write, Redaction::default(), Vec::new()).await
+    tool.flow.write(&call, write, proposal).await
 }
