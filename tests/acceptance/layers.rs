@@ -57,17 +57,7 @@ async fn carry_out(reader: &Reader, attack: &Attack) -> (Result<(), ReadError>, 
     let mut seen = Vec::new();
     let mut outcome = Ok(());
     for sql in &attack.sql {
-        match reader
-            .query(&ReadRequest {
-                sql,
-                params: &[],
-                row_limit: None,
-                format: RowFormat::Array,
-                account: None,
-                trace: None,
-            })
-            .await
-        {
+        match reader.read(&ReadRequest::new(sql, &[], RowFormat::Array)).await {
             Ok(result) => seen.extend(result.rows.iter().map(str::to_owned)),
             Err(error) => outcome = Err(error),
         }

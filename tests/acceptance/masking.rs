@@ -75,16 +75,7 @@ fn reader(db: &Database, masks: &Arc<Masks>) -> Reader {
 async fn read(reader: &Reader, sql: &str) -> Result<ResultSet, ReadError> {
     let params = if sql.contains("$1") { vec![json!(1)] } else { Vec::new() };
     let params = if sql.contains("$1::text") { vec![json!("a")] } else { params };
-    reader
-        .query(&ReadRequest {
-            sql,
-            params: &params,
-            row_limit: None,
-            format: RowFormat::Array,
-            account: None,
-            trace: None,
-        })
-        .await
+    reader.read(&ReadRequest::new(sql, &params, RowFormat::Array)).await
 }
 
 fn rows(result: &ResultSet) -> Vec<Vec<Value>> {

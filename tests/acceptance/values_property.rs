@@ -99,9 +99,7 @@ fn digits_as_text(sample: &Sample, value: &Value) -> Value {
 }
 
 async fn read(reader: &Reader, sql: &str, params: &[Value]) -> Result<Vec<Value>, String> {
-    let result = reader
-        .query(&ReadRequest { sql, params, row_limit: None, format: RowFormat::Array, account: None, trace: None })
-        .await;
+    let result = reader.read(&ReadRequest::new(sql, params, RowFormat::Array)).await;
     let result = result.map_err(|error| format!("{error:?} for {sql} with {params:?}"))?;
     let row = result.rows.first().ok_or("no row")?;
     Ok(serde_json::from_str(row).expect("a row is JSON"))

@@ -258,9 +258,8 @@ async fn ask<T: DeserializeOwned>(reader: &Reader, sql: &str, params: &[Value]) 
 }
 
 async fn list<T: DeserializeOwned>(reader: &Reader, sql: &str, params: &[Value]) -> Result<Listed<T>, ReadError> {
-    let request =
-        ReadRequest { sql, params, row_limit: Some(MAX_NAMES), format: RowFormat::Object, account: None, trace: None };
-    let result = reader.for_trusted_sql().query(&request).await?;
+    let request = ReadRequest { row_limit: Some(MAX_NAMES), ..ReadRequest::new(sql, params, RowFormat::Object) };
+    let result = reader.for_trusted_sql().read(&request).await?;
     let rows = result.rows.deserialize().map_err(|error| ReadError::Database(std::io::Error::other(error).into()))?;
     Ok(Listed { rows, is_cut: result.truncated_by.is_some() })
 }

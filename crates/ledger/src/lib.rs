@@ -96,7 +96,7 @@ use crate::people::proposals::Proposals;
 pub mod read {
     pub use pg::value::{EncodeError, encode};
     pub use pg::{
-        ConnectError, Error, MaskError, NextPage, Page, PageProblem, PoolStatus, ReadError, ReadFacts, ReadLimits,
+        ConnectError, Error, MaskError, NextPage, PageProblem, Paging, PoolStatus, ReadError, ReadFacts, ReadLimits,
         ReadRequest, ReadTrace, Reader, ResponsePermit, ResultSet, RowFormat, SearchPath, TruncatedBy, UntrustedSchema,
     };
 }

@@ -38,7 +38,7 @@ pub use client::wire::{FieldDescription, scram_verifier};
 pub use query::modifying_statement::{ModifyingStatement, ModifyingStatementError};
 pub use query::plan::PlanResult;
 pub use query::read::{
-    MaskError, NextPage, Page, PageProblem, ReadError, ReadFacts, ReadLimits, ReadRequest, ReadTrace, Reader,
+    MaskError, NextPage, PageProblem, Paging, ReadError, ReadFacts, ReadLimits, ReadRequest, ReadTrace, Reader,
     ResponsePermit, ResultSet,
 };
 pub use query::referenced_objects::referenced_objects;

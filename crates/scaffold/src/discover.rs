@@ -146,15 +146,8 @@ impl CatalogReader {
     }
 
     pub(crate) async fn rows<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> Result<Vec<T>, DiscoverError> {
-        let request = ReadRequest {
-            sql,
-            params,
-            row_limit: Some(MAX_ROWS),
-            format: RowFormat::Object,
-            account: None,
-            trace: None,
-        };
-        let result = self.0.query(&request).await?;
+        let request = ReadRequest { row_limit: Some(MAX_ROWS), ..ReadRequest::new(sql, params, RowFormat::Object) };
+        let result = self.0.read(&request).await?;
         Ok(result.rows.deserialize()?)
     }
 }

@@ -19,15 +19,7 @@ const SOON: Duration = Duration::from_secs(2);
 async fn given_up(target: ConnectOptions, deadline: Duration) -> (Reader, ReadError) {
     let limits = ReadLimits { deadline, ..ReadLimits::default() };
     let reader = Reader::new(target, &SearchPath::default(), limits);
-    let request = ReadRequest {
-        sql: "select 1",
-        params: &[],
-        row_limit: None,
-        format: RowFormat::Array,
-        account: None,
-        trace: None,
-    };
-    let error = reader.query(&request).await.unwrap_err();
+    let error = reader.read(&ReadRequest::new("select 1", &[], RowFormat::Array)).await.unwrap_err();
     (reader, error)
 }
 

@@ -118,9 +118,8 @@ async fn read(reader: &Reader, call: &Call) {
         Call::Large => (LARGE, Vec::new(), Some(LARGE_ROWS), LARGE_ROWS),
         Call::Write(..) => unreachable!("the reader writes nothing"),
     };
-    let request =
-        ReadRequest { sql, params: &params, row_limit, format: RowFormat::Object, account: None, trace: None };
-    assert_eq!(reader.query(&request).await.unwrap().rows.len(), rows as usize);
+    let request = ReadRequest { row_limit, ..ReadRequest::new(sql, &params, RowFormat::Object) };
+    assert_eq!(reader.read(&request).await.unwrap().rows.len(), rows as usize);
 }
 
 /// Makes calls with [`IN_FLIGHT`] of them under way.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use ledger::read::{NextPage, Page, ReadLimits, ReadRequest, ResultSet, RowFormat, TruncatedBy};
+use ledger::read::{NextPage, Paging, ReadLimits, ReadRequest, ResultSet, RowFormat, TruncatedBy};
 use manifest::{Access, QueryDefaults};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -144,16 +144,15 @@ pub(super) fn tool(queries: QueryReader, defaults: QueryDefaults) -> Box<dyn Too
 /// `row_format` is the default form of rows.
 async fn query(queries: &QueryReader, row_format: RowFormat, given: Arguments, call: Call) -> ToolResult {
     let request = ReadRequest {
-        sql: &given.query,
-        params: &given.params,
         row_limit: given.row_limit,
-        format: given.row_format.unwrap_or(row_format),
         account: Some(call.principal.account_id.as_str()),
         trace: call.trace.as_deref(),
+        paging: given.after.as_deref().map_or(Paging::First, Paging::After),
+        ..ReadRequest::new(&given.query, &given.params, given.row_format.unwrap_or(row_format))
     };
-    match queries.of(&call).query_page(&request, given.after.as_deref()).await {
-        Ok(Page { mut result, next }) => {
-            let permit = result.permit.take();
+    match queries.of(&call).read(&request).await {
+        Ok(mut result) => {
+            let (permit, next) = (result.permit.take(), result.next.take());
             let number_fields = NumberFields::of_columns(&result.columns, request.format);
             let mut data = QueryData::new(result, |by| next_rows(by, next.as_ref()));
             if let Some(NextPage::After(after)) = next {

@@ -62,14 +62,11 @@ impl Tool for ManifestRead {
             let params = self.texts(&params)?;
             let Some(statement) = self.spec.statements.last() else { return ToolOutput::read(&Map::new()) };
             let request = ReadRequest {
-                sql: &statement.sql,
-                params: &params,
-                row_limit: None,
-                format: RowFormat::Object,
                 account: Some(call.principal.account_id.as_str()),
                 trace: call.trace.as_deref(),
+                ..ReadRequest::new(&statement.sql, &params, RowFormat::Object)
             };
-            let read = self.masks.reader(&self.reader, &call, true).query(&request).await;
+            let read = self.masks.reader(&self.reader, &call, true).read(&request).await;
             let result = read.map_err(|error| {
                 schema_drift::read_failure(error, self.reader.limits().deadline).redacted(&redaction)
             })?;

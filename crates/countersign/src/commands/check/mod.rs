@@ -106,9 +106,8 @@ impl CatalogQueries {
     }
 
     async fn ask<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> anyhow::Result<Vec<T>> {
-        let request =
-            ReadRequest { sql, params, row_limit: Some(10_000), format: RowFormat::Object, account: None, trace: None };
-        let result = self.0.query(&request).await?;
+        let request = ReadRequest { row_limit: Some(10_000), ..ReadRequest::new(sql, params, RowFormat::Object) };
+        let result = self.0.read(&request).await?;
         result.rows.deserialize().context("the catalog answered something else")
     }
 }

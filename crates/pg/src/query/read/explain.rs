@@ -6,10 +6,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
-use super::description::Described;
 use super::fetch::{FetchError, StatementHandle};
 use super::function_policy::{failure, plan_too_large};
 use super::inspection::Inspection;
+use super::prepare::Described;
 use super::read_transaction::push_end_of_planning;
 use super::row_buffer::RowBuffer;
 use super::statement_metadata::StatementMetadata;
@@ -48,18 +48,17 @@ impl Reader {
     /// transaction that cannot write. With a `trace` it is planned once more, since this form has no schemas of tables.
     ///
     /// # Errors
-    /// [`ReadError`]: the errors of [`Reader::query`] before the statement runs, and a plan that writes.
+    /// [`ReadError`]: the errors of [`Reader::read`] before the statement runs, and a plan that writes.
     pub async fn explain(&self, sql: &str, params: &[Value], trace: Option<&ReadTrace>) -> Result<Value, ReadError> {
         let deadline = Instant::now() + self.limits.deadline;
         if let Some(trace) = trace {
             trace.set_text(sql);
         }
-        let outcome = self.attempt_explain(deadline, (sql, params), trace).await;
+        let mut outcome = self.attempt_explain(deadline, (sql, params), trace).await;
         if self.should_retry_read(&outcome, deadline) {
-            self.attempt_explain(deadline, (sql, params), trace).await
-        } else {
-            outcome
+            outcome = self.attempt_explain(deadline, (sql, params), trace).await;
         }
+        outcome
     }
 
     async fn attempt_explain(
@@ -114,14 +113,7 @@ impl Reader {
         }
         let columns = columns::resolve(&self.types, session, &raw).await?;
         let metadata = StatementMetadata::new(own.params, columns, vec![Type::JSON.oid()]);
-        let request = ReadRequest {
-            sql: &text,
-            params,
-            row_limit: Some(1),
-            format: RowFormat::Array,
-            account: None,
-            trace: None,
-        };
+        let request = ReadRequest { row_limit: Some(1), ..ReadRequest::new(&text, params, RowFormat::Array) };
         let mut rows = RowBuffer::new(&self.limits, &request);
         let handle = StatementHandle::Inspected { name: &explained, sql: &text, inspection: &Inspection::NONE };
         let outcome = self.execute(session, &metadata, handle, &text_params, &mut rows).await;

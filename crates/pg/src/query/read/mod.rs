@@ -1,13 +1,13 @@
 //! The read path: runs one statement within limits, in a transaction that cannot write.
 //!
-//! - `description` describes and plans a new text, `execution` runs a statement, `read_transaction` has the server's
-//!   own statements around it.
+//! - `prepare` describes and plans a new text, `execute` runs a statement, `read_transaction` has the server's own
+//!   statements around it.
 //! - `function_policy` and `account_setting` inspect a new text, `inspection` is their result. `statement_metadata`
 //!   keeps what is known of a text, so that the next call takes one round trip.
 //! - `mask` determines which result columns are masked, and refuses other uses of masked columns. `mentioned_names`
 //!   finds the names in a text, because a plan does not show every call.
 //! - `answer` receives rows; `row_buffer` keeps them until the last one, `stream` delivers them as they arrive.
-//! - `portioned`, `portions` and `server_json` are for rows that arrive in portions: they are streamed, or their text
+//! - `portions` and `server_json` are for rows that arrive in portions: they are streamed, or their text
 //!   does not determine their JSON.
 //! - `page` reads the next page of a truncated result. `page_plan` and `page_order` find the order of a query,
 //!   `page_text` builds the query for the rows after a key.
@@ -16,9 +16,8 @@
 
 mod account_setting;
 mod answer;
-mod description;
 mod error;
-mod execution;
+mod execute;
 mod explain;
 mod fetch;
 mod function_policy;
@@ -29,9 +28,8 @@ mod page;
 mod page_order;
 mod page_plan;
 mod page_text;
-mod portioned;
 mod portions;
-mod query;
+mod prepare;
 mod read_transaction;
 mod response_budget;
 mod row_buffer;
@@ -60,12 +58,13 @@ use crate::query::type_catalog::TypeCatalog;
 pub(crate) use answer::Answer;
 pub use error::{MaskError, ReadError};
 use error::{refusal, too_large};
-pub(crate) use execution::{EMPTY_STATEMENT, is_about_values};
+pub(crate) use execute::{EMPTY_STATEMENT, is_about_values};
 use function_policy::FunctionPolicy;
 pub(crate) use function_policy::forbidden;
 use mask::{CheckedRules, Masking};
 pub(crate) use mentioned_names::{has_unicode_identifiers, mentioned_calls};
-pub use page::{NextPage, Page};
+pub use page::NextPage;
+use page::PageOrder;
 pub use page_order::PageProblem;
 use read_transaction::ReadTransaction;
 use response_budget::ResponseBudget;
@@ -104,7 +103,7 @@ impl ReadLimits {
 }
 
 /// A request to read.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct ReadRequest<'a> {
     /// One statement.
     pub sql: &'a str,
@@ -120,6 +119,28 @@ pub struct ReadRequest<'a> {
     pub account: Option<&'a str>,
     /// Collects the facts of the read, if the caller wants them.
     pub trace: Option<&'a ReadTrace>,
+    /// The page of the result.
+    pub paging: Paging<'a>,
+}
+
+impl<'a> ReadRequest<'a> {
+    /// The rows of a statement up to the limits of the reader.
+    #[must_use]
+    pub const fn new(sql: &'a str, params: &'a [Value], format: RowFormat) -> Self {
+        Self { sql, params, row_limit: None, format, account: None, trace: None, paging: Paging::None }
+    }
+}
+
+/// The page of a result to read.
+#[derive(Debug, Clone, Copy)]
+pub enum Paging<'a> {
+    /// The first rows. The rest is not wanted.
+    None,
+    /// The first rows, and how to read the next ones.
+    First,
+    /// The rows after this key, a value of [`NextPage::After`] for the same text and parameters, and how to read the
+    /// next ones.
+    After(&'a [Value]),
 }
 
 /// The result of a read.
@@ -135,6 +156,8 @@ pub struct ResultSet {
     pub truncated_by: Option<TruncatedBy>,
     /// The permit of a large answer, released when the answer is dropped.
     pub permit: Option<ResponsePermit>,
+    /// How to read the rows that were left out, if the request has pages.
+    pub next: Option<NextPage>,
 }
 
 impl ResultSet {
@@ -155,7 +178,7 @@ impl ResultSet {
         let (rows, writer) = rows.finish();
         let (columns, masks) = writer.into_columns();
         let masks = masks.map(|masks| masks.columns).unwrap_or_default();
-        Self { columns, masks, rows, truncated_by, permit: None }
+        Self { columns, masks, rows, truncated_by, permit: None, next: None }
     }
 }
 
@@ -300,8 +323,9 @@ impl Reader {
     /// Runs one read. Cancelling the future frees the backend.
     ///
     /// # Errors
-    /// [`ReadError`]; nothing of the database has changed in any case.
-    pub async fn query(&self, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
+    /// [`ReadError`]; nothing of the database has changed in any case. [`ReadError::Params`] if the query cannot be
+    /// continued by a key, or not by this one.
+    pub async fn read(&self, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
         let deadline = Instant::now() + self.limits.deadline;
         if let Some(trace) = request.trace {
             trace.set_text(request.sql);
@@ -310,10 +334,14 @@ impl Reader {
         if self.should_retry_read(&outcome, deadline) {
             outcome = self.attempt(deadline, request).await;
         }
-        if let (Some(trace), Ok(result)) = (request.trace, &outcome) {
-            trace.set_result(result);
+        let (mut result, order) = outcome?;
+        if let Some(trace) = request.trace {
+            trace.set_result(&result);
         }
-        outcome
+        if result.truncated_by.is_some() && !matches!(request.paging, Paging::None) {
+            result.next = Some(self.next_page(deadline, request, (&result, order)).await);
+        }
+        Ok(result)
     }
 
     /// Whether to repeat a read. A read changes nothing, so repeating it is safe.
@@ -321,11 +349,16 @@ impl Reader {
         matches!(outcome, Err(ReadError::Database(error)) if self.pool.should_retry_read(error, deadline))
     }
 
-    async fn attempt(&self, deadline: Instant, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
+    async fn attempt(
+        &self,
+        deadline: Instant,
+        request: &ReadRequest<'_>,
+    ) -> Result<(ResultSet, Option<Arc<PageOrder>>), ReadError> {
         let permit = self.budget.one(deadline).await?;
         let mut lease = self.pool.acquire_with_retry(deadline).await?;
-        let outcome = tokio::time::timeout_at(deadline, self.query_on(lease.session(), request)).await;
-        self.give_back(lease, outcome).await.map(|result| result.with_permit(permit))
+        let outcome = tokio::time::timeout_at(deadline, self.read_page(lease.session(), deadline, request)).await;
+        let (result, order) = self.give_back(lease, outcome).await?;
+        Ok((result.with_permit(permit), order))
     }
 
     /// Returns a session after a read. It goes back to its pool while it is reset; only its next user waits for that.

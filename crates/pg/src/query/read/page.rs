@@ -17,11 +17,11 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use types::PgType;
 
-use super::description::push_explain;
 use super::page_order::{PageKey, PageProblem, page_keys};
 use super::page_plan::{SORT_MODE_SQL, planned_order};
 use super::page_text::{as_part, chars_before, page_query, without_end};
-use super::{ReadError, ReadRequest, Reader, ResultSet, RowFormat, refusal};
+use super::prepare::push_explain;
+use super::{Paging, ReadError, ReadRequest, Reader, ResultSet, RowFormat, refusal};
 use crate::client::error::Error;
 use crate::client::session::{Session, StatementDescription, TransactionSettings};
 use crate::client::wire::{Event, Purpose, row_texts};
@@ -38,15 +38,6 @@ const MARGIN: Duration = Duration::from_millis(100);
 /// The maximum length of a key as JSON, in bytes. An index entry has less than 3 kB.
 const MAX_KEY_BYTES: usize = 8 * 1024;
 
-/// The result of a read, and how to read the rows that were left out.
-#[derive(Debug)]
-pub struct Page {
-    /// The rows.
-    pub result: ResultSet,
-    /// `None` if no rows were left out.
-    pub next: Option<NextPage>,
-}
-
 /// How to read the next rows.
 #[derive(Debug)]
 pub enum NextPage {
@@ -58,7 +49,7 @@ pub enum NextPage {
 
 /// The order of the rows of a text, as found in a session.
 #[derive(Debug)]
-struct PageOrder {
+pub(super) struct PageOrder {
     params: Vec<Arc<PgType>>,
     /// The names of the result columns, which need not be unique.
     names: Vec<String>,
@@ -67,66 +58,40 @@ struct PageOrder {
 }
 
 impl Reader {
-    /// Runs one read. With `after`, returns only the rows after that key. `after` must be a value of
-    /// [`NextPage::After`] for the same text and parameters.
-    ///
-    /// # Errors
-    /// [`ReadError`]; the database is unchanged in any case. [`ReadError::Params`] if the query cannot be continued
-    /// by a key, or not by this one.
-    pub async fn query_page(&self, request: &ReadRequest<'_>, after: Option<&[Value]>) -> Result<Page, ReadError> {
-        let deadline = Instant::now() + self.limits.deadline;
-        if let Some(trace) = request.trace {
-            trace.set_text(request.sql);
+    /// Runs the read on this session. Also returns the order of the text, if it was found there.
+    pub(super) async fn read_page(
+        &self,
+        session: &mut Session,
+        deadline: Instant,
+        request: &ReadRequest<'_>,
+    ) -> Result<(ResultSet, Option<Arc<PageOrder>>), ReadError> {
+        if let Paging::After(after) = request.paging {
+            return self.read_behind(session, request, after).await;
         }
-        let mut outcome = self.attempt_page(deadline, request, after).await;
-        if self.should_retry_read(&outcome, deadline) {
-            outcome = self.attempt_page(deadline, request, after).await;
-        }
-        let (result, order) = outcome?;
-        if let Some(trace) = request.trace {
-            trace.set_result(&result);
-        }
-        if result.truncated_by.is_none() {
-            return Ok(Page { result, next: None });
-        }
+        let result = self.read_on(session, request).await?;
+        let order = match request.paging {
+            Paging::First if result.truncated_by.is_some() => self.order_after(session, deadline, request).await,
+            _ => None,
+        };
+        Ok((result, order))
+    }
+
+    /// How to read the rows that were left out of this result.
+    pub(super) async fn next_page(
+        &self,
+        deadline: Instant,
+        request: &ReadRequest<'_>,
+        (result, order): (&ResultSet, Option<Arc<PageOrder>>),
+    ) -> NextPage {
         let order = match order {
             Some(order) => Some(order),
             None => self.order_of(order_deadline(deadline), request).await,
         };
-        let next = order.map_or(Err(PageProblem::Unknown), |order| order.key_of_last_row(&result, request.format));
-        let next = next.map_or_else(NextPage::Unavailable, NextPage::After);
-        Ok(Page { result, next: Some(next) })
+        let next = order.map_or(Err(PageProblem::Unknown), |order| order.key_of_last_row(result, request.format));
+        next.map_or_else(NextPage::Unavailable, NextPage::After)
     }
 
-    /// The rows, and the order of the text if it was found on the same session.
-    async fn attempt_page(
-        &self,
-        deadline: Instant,
-        request: &ReadRequest<'_>,
-        after: Option<&[Value]>,
-    ) -> Result<(ResultSet, Option<Arc<PageOrder>>), ReadError> {
-        let permit = self.budget.one(deadline).await?;
-        let mut lease = self.pool.acquire_with_retry(deadline).await?;
-        let outcome = tokio::time::timeout_at(deadline, async {
-            let session = lease.session();
-            match after {
-                Some(after) => self.query_behind(session, request, after).await,
-                None => {
-                    let result = self.query_on(session, request).await?;
-                    let order = match result.truncated_by {
-                        Some(_) => self.order_after(session, deadline, request).await,
-                        None => None,
-                    };
-                    Ok((result, order))
-                }
-            }
-        });
-        let outcome = outcome.await;
-        let (result, order) = self.give_back(lease, outcome).await?;
-        Ok((result.with_permit(permit), order))
-    }
-
-    async fn query_behind(
+    async fn read_behind(
         &self,
         session: &mut Session,
         request: &ReadRequest<'_>,
@@ -150,11 +115,9 @@ impl Reader {
             // The text of a page has the query's own LIMIT inside a subquery, so the plan's outermost node does not
             // show it.
             row_limit: request.row_limit.or(order.has_limit.then_some(self.limits.max_rows)),
-            format: request.format,
-            account: request.account,
-            trace: request.trace,
+            ..*request
         };
-        let outcome = self.query_on(session, &page).await;
+        let outcome = self.read_on(session, &page).await;
         let result = outcome.map_err(|error| in_own_text(error, chars_before(&order.names), param_count))?;
         Ok((result, Some(order)))
     }

@@ -169,9 +169,8 @@ impl Reader {
 
     /// The rows of one of the server's own queries about the catalog.
     async fn ask_catalog<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> Result<Vec<T>, ReadError> {
-        let format = RowFormat::Array;
-        let request = ReadRequest { sql, params, row_limit: None, format, account: None, trace: None };
-        let rows = self.for_trusted_sql().query(&request).await?.rows;
+        let request = ReadRequest::new(sql, params, RowFormat::Array);
+        let rows = self.for_trusted_sql().read(&request).await?.rows;
         Ok(rows.deserialize().map_err(|_| MaskError::no_catalog())?)
     }
 }

@@ -17,21 +17,22 @@ use std::time::Instant;
 use types::PgType;
 
 use super::answer::{Answer, RowOutput};
-use super::description::Described;
 use super::fetch::{FetchError, StatementHandle, statement_error};
 use super::function_policy::{forbidden, is_forbidden, push_guard};
 use super::inspection::{Inspection, PolicyVerdict};
-use super::portioned::{PORTAL, portions_of, rows_to_ask};
-use super::portions::Portions;
+use super::portions::{PORTAL, Portions, portions_of, rows_to_ask};
+use super::prepare::Described;
 use super::read_transaction::{self, push_end_of_planning};
+use super::row_buffer::RowBuffer;
 use super::server_json::{ServerJson, explained};
 use super::statement_metadata::StatementMetadata;
-use super::{ReadError, Reader, refusal, too_large};
+use super::{ReadError, ReadRequest, Reader, ResultSet, refusal, too_large};
 use crate::client::error::{Error, ServerError};
-use crate::client::session::Session;
+use crate::client::session::{Session, TransactionSettings};
 use crate::client::wire::{Failure, Purpose, StatementId};
+use crate::query::columns;
 use crate::query::plan::PlanResult;
-use crate::query::value::EncodeError;
+use crate::query::value::{self, EncodeError};
 
 pub(crate) const EMPTY_STATEMENT: &str = "there is no statement in the text";
 
@@ -45,6 +46,29 @@ struct Sent {
 }
 
 impl Reader {
+    /// Runs one read, and keeps its rows.
+    pub(super) async fn read_on(
+        &self,
+        session: &mut Session,
+        request: &ReadRequest<'_>,
+    ) -> Result<ResultSet, ReadError> {
+        session.settings = TransactionSettings::within(request.account.unwrap_or_default(), self.limits.deadline);
+        let mut rows = RowBuffer::new(&self.limits, request);
+        let text = (request.sql, request.params.len());
+        self.run(session, text, |types| value::encode_all(request.params, types), &mut rows).await?;
+        let columns = match rows.changed() {
+            None => None,
+            Some(raw) => {
+                // The schema has changed since the text was described. The arrived rows and columns are the answer.
+                session.statements.forget(request.sql);
+                self.types.forget();
+                session.await_reset().await?;
+                Some(columns::resolve(&self.types, session, &raw).await?)
+            }
+        };
+        rows.finish(columns).map_err(too_large)
+    }
+
     /// Runs the text. `encode` returns the text forms of its parameters. The rows go to `output`.
     pub(super) async fn run<O: RowOutput>(
         &self,
