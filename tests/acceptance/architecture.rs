@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 24] = [
+const ALLOWED: [(&str, &[&str]); 25] = [
     ("countersign-types", &[]),
     ("countersign-pg-embedded", &[]),
     ("countersign-malloc-tuning", &[]),
@@ -16,10 +16,14 @@ const ALLOWED: [(&str, &[&str]); 24] = [
     ("countersign-tlog", &[]),
     ("countersign-http-client", &[]),
     ("countersign-http-server", &[]),
-    ("countersign-ledger", &["countersign-types", "countersign-pg", "countersign-tlog", "countersign-http-client"]),
+    ("countersign-read", &["countersign-pg"]),
+    (
+        "countersign-ledger",
+        &["countersign-types", "countersign-pg", "countersign-read", "countersign-tlog", "countersign-http-client"],
+    ),
     ("countersign-witness", &["countersign-tlog", "countersign-http-server"]),
-    ("countersign-catalog", &["countersign-types", "countersign-manifest", "countersign-ledger"]),
-    ("countersign-scaffold", &["countersign-types", "countersign-ledger", "countersign-catalog"]),
+    ("countersign-catalog", &["countersign-types", "countersign-manifest", "countersign-read"]),
+    ("countersign-scaffold", &["countersign-types", "countersign-read", "countersign-catalog"]),
     ("countersign-review", &["countersign-types", "countersign-ledger"]),
     (
         "countersign-tools",

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ledger::read::{ReadError, Reader};
 use manifest::ToolCatalog;
+use read::{ReadError, Reader};
 use types::{ErrorCode, Failure, Masks, nearest};
 
 use crate::annotations::CatalogAnnotations;

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ledger::read::{ReadError, Reader};
+use read::{ReadError, Reader};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 

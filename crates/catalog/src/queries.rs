@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use ledger::read::{ReadError, ReadRequest, Reader, RowFormat};
+use read::{ReadError, ReadRequest, Reader, RowFormat};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

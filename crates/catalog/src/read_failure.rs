@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use ledger::read::{ReadError, TruncatedBy};
+use read::{ReadError, TruncatedBy};
 use schemars::JsonSchema;
 use serde::Serialize;
 use types::{ErrorCode, Failure, JsonText};
@@ -80,19 +80,19 @@ pub fn read_failure(error: ReadError, timeout: Duration) -> Failure {
             .hint("Nothing was executed. describe_database says which columns are masked."),
         ReadError::Params(reason) => Failure::new(ErrorCode::InvalidParams, format!("{PREFIX}{reason}")),
         // The plan is too large: PostgreSQL's own error, or one in its form.
-        ReadError::TooLarge(ledger::read::Error::Server(error)) => Failure {
+        ReadError::TooLarge(read::Error::Server(error)) => Failure {
             sqlstate: Some(error.sqlstate),
             hint: error.hint,
             ..Failure::new(ErrorCode::ResultTooLarge, format!("{PREFIX}{}", error.message))
         },
         ReadError::TooLarge(error) => Failure::new(ErrorCode::ResultTooLarge, format!("{PREFIX}{error}"))
             .hint("Select fewer or shorter columns, for example left(column, 200)."),
-        ReadError::Database(ledger::read::Error::Server(error))
+        ReadError::Database(read::Error::Server(error))
             if error.sqlstate == "57014" && error.message != CANCELLED_BY_SOMEBODY =>
         {
             timed_out()
         }
-        ReadError::Database(ledger::read::Error::Server(error)) => {
+        ReadError::Database(read::Error::Server(error)) => {
             let is_forbidden = error.sqlstate == "42501";
             let code = if is_forbidden { ErrorCode::NotPermitted } else { ErrorCode::SqlError };
             let advice = "The login that reads has no right to this: describe_database lists what may be read.";
@@ -105,14 +105,14 @@ pub fn read_failure(error: ReadError, timeout: Duration) -> Failure {
                 ..Failure::new(code, format!("{PREFIX}{}", error.message))
             }
         }
-        ReadError::Database(ledger::read::Error::Deadline) => timed_out(),
-        ReadError::Database(error @ ledger::read::Error::PoolTimeout { .. }) => {
+        ReadError::Database(read::Error::Deadline) => timed_out(),
+        ReadError::Database(error @ read::Error::PoolTimeout { .. }) => {
             Failure::new(ErrorCode::DatabaseUnavailable, format!("{PREFIX}{error}")).hint(
                 "The query was not started: ask again when fewer run at once. The operator can raise read_sessions or query_timeout_ms.",
             )
         }
-        ReadError::Database(ref lost @ ledger::read::Error::Connect(ref error)) => {
-            ledger::outage::log(lost, "a read had no connection");
+        ReadError::Database(ref lost @ read::Error::Connect(ref error)) => {
+            read::outage::log(lost, "a read had no connection");
             Failure { message: format!("{PREFIX}{error}"), ..Failure::from(error) }
         }
         ReadError::Database(error) => {
@@ -131,12 +131,12 @@ fn not_read_only() -> Failure {
 }
 
 /// The failure for an agent if the ledger cannot be read.
-pub fn ledger_failure(error: &ledger::read::Error) -> Failure {
-    ledger::outage::log(error, "the ledger cannot be read");
+pub fn ledger_failure(error: &read::Error) -> Failure {
+    read::outage::log(error, "the ledger cannot be read");
     match error {
-        ledger::read::Error::Connect(error) => error.into(),
-        ledger::read::Error::PoolTimeout { .. } => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
-        ledger::read::Error::Deadline => Failure::new(ErrorCode::Timeout, "the ledger did not answer in time"),
+        read::Error::Connect(error) => error.into(),
+        read::Error::PoolTimeout { .. } => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
+        read::Error::Deadline => Failure::new(ErrorCode::Timeout, "the ledger did not answer in time"),
         _ => Failure::new(ErrorCode::DbError, "the ledger cannot be read"),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use ledger::read::{ReadError, Reader};
+use read::{ReadError, Reader};
 use types::{ErrorCode, Failure, nearest};
 
 use crate::error_position::{IdentifierAt, is_name_letter, name_at, quoted_in, word_before, words};

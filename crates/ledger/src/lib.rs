@@ -21,7 +21,7 @@
 //! watch     `doctor` finds what is stuck, `gauges` counts what is open, `sweep` ends what stopped servers left
 //! setup     `init`: schema, roles, grants, of the SQL in `baseline`; `roles` checks the owner and the servers' login,
 //!           `identity` that the ledger was made for this database, `login_settings` the settings of its logins
-//! others    `options`; `outage` limits messages while PostgreSQL does not answer; `state_keys` seal what clients keep
+//! others    `options`; `state_keys` seal what clients keep
 //! ```
 
 pub mod audit;
@@ -35,7 +35,6 @@ pub use people::{console, proposals};
 pub use undo::{operator, plans};
 mod fingerprint;
 mod options;
-pub mod outage;
 mod roles;
 mod setup;
 mod state_keys;
@@ -84,25 +83,13 @@ pub use pg::{
     ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo, DEFAULT_CONNECT_TIMEOUT, PasswordCommand,
     Pooler, PoolerReport, RowRetention, probe_pooler,
 };
+pub use read::{self, LEDGER_SCHEMA as SCHEMA};
 pub use setup::login_settings::LoginSetting;
 use tokio::time::Instant;
 use types::{ConditionShape, DescribeError, DescribeStatement, StatementShape};
 
 use crate::people::console::ConsoleSessions;
 use crate::people::proposals::Proposals;
-
-/// The read path of `pg`, for other crates. They do not depend on `pg` itself, so they cannot name a session that
-/// writes.
-pub mod read {
-    pub use pg::value::{EncodeError, encode};
-    pub use pg::{
-        ConnectError, Error, MaskError, NextPage, PageProblem, Paging, PoolStatus, ReadError, ReadFacts, ReadLimits,
-        ReadRequest, ReadTrace, Reader, ResponsePermit, ResultSet, RowFormat, SearchPath, TruncatedBy, UntrustedSchema,
-    };
-}
-
-/// The name of the ledger's schema.
-pub const SCHEMA: &str = "countersign";
 
 /// The time limit for a statement about the set-up of a ledger.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);

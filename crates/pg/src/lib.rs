@@ -11,6 +11,7 @@
 //! client     runs statements in sessions (`session`), lends them from pools (`pool`), speaks the protocol (`wire`),
 //!            parses connection strings (`connect_options`); it never uses the query layer
 //!
+//! outage     limits messages while PostgreSQL does not answer
 //! fuzzing    entry points for the fuzz targets in `fuzz/`
 //! ```
 
@@ -18,6 +19,7 @@ mod client;
 #[cfg(any(test, feature = "fuzzing"))]
 #[cfg_attr(feature = "fuzzing", doc(hidden))]
 pub mod fuzzing;
+pub mod outage;
 mod query;
 
 pub use client::connect_options::{

@@ -1,7 +1,7 @@
 //! Reads the tables of a schema from the system catalog.
 
-use ledger::ConnectOptions;
-use ledger::read::{ReadError, ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
+use read::ConnectOptions;
+use read::{ReadError, ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -109,7 +109,7 @@ pub async fn discover(
 }
 
 async fn of_schema(catalog: &CatalogReader, schema: &str) -> Result<SchemaTables, DiscoverError> {
-    if schema == ledger::SCHEMA || schema == "information_schema" || schema.starts_with("pg_") {
+    if schema == read::LEDGER_SCHEMA || schema == "information_schema" || schema.starts_with("pg_") {
         return Err(DiscoverError::System(schema.to_owned()));
     }
     let tables: Vec<Table> = catalog.rows(TABLES, &[json!(schema)]).await?;

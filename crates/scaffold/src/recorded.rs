@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ledger::ConnectOptions;
+use read::ConnectOptions;
 use serde::Deserialize;
 use types::{Tier, visible};
 

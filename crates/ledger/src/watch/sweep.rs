@@ -9,11 +9,12 @@
 
 use std::time::Duration;
 
+use pg::outage;
 use tokio::time::{Instant, MissedTickBehavior};
 use types::CorrelationId;
 
+use crate::Ledger;
 use crate::audit::{Audit, SealingPause, SignError, Signed, Uncosigned};
-use crate::{Ledger, outage};
 
 /// The age beyond the deadline of its call at which an attempt counts as abandoned. It includes the grace period of
 /// its statements and the time to resolve it.

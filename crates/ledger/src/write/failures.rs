@@ -1,11 +1,10 @@
 //! Errors of writes, and the failures that agents get for them.
 
-use pg::ServerError;
+use pg::{ServerError, outage};
 use serde_json::Value;
 use types::{CorrelationId, ErrorCode, Failure};
 
 use crate::evidence::conflicts;
-use crate::outage;
 
 /// The SQLSTATE if another server has ended the attempt, or its claim was refused (see the migrations).
 pub(crate) const FENCED: &str = "CS001";

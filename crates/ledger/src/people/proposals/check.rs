@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use pg::outage;
 use tokio::time::Instant;
 use types::{Failure, ProposalId, RowHistoryEntry};
 
@@ -12,7 +13,6 @@ use super::preview::Preview;
 use super::state::not_found;
 use super::{MAX_PREVIEW_BYTES, Proposal, Proposals, tool_names};
 use crate::evidence::row_history;
-use crate::outage;
 use crate::write::executor::WriteExecutor;
 use crate::write::executor_registry::ExecutorRegistry;
 use crate::write::failures::ledger_failure;

@@ -26,7 +26,7 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pg::WriterPool;
+use pg::{WriterPool, outage};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -49,7 +49,6 @@ use crate::evidence::conflicts;
 use crate::evidence::records::Records;
 use crate::evidence::values::rfc3339;
 use crate::fingerprint::{Fingerprints, sha256_hex};
-use crate::outage;
 use crate::write::attempt::WriteCall;
 use crate::write::executor::{WriteExecutor, WriteRequest};
 use crate::write::executor_registry::ExecutorRegistry;

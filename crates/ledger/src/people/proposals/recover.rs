@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use pg::outage;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 
 use super::{ExecutedProposal, Proposals, tool_names};
-use crate::outage;
 use crate::write::executor_registry::ExecutorRegistry;
 use crate::write::failures::{WriteError, ledger_failure};
 

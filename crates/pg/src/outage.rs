@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pg::Error;
+use crate::client::error::Error;
 
 /// The time between two messages about the same outage.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ fn is_news(error: &Error) -> bool {
 }
 
 /// Warns of an operation that will be retried, unless the outage is in the log already.
-pub(crate) fn warn(error: &Error, what: &str) {
+pub fn warn(error: &Error, what: &str) {
     if is_news(error) {
         tracing::warn!(%error, "{what}");
     }
@@ -53,7 +53,7 @@ pub fn log(error: &Error, what: &str) {
 }
 
 /// Notes that PostgreSQL has answered, so that the next outage is logged at once.
-pub(crate) fn end() {
+pub fn end() {
     if OUTAGE.end() {
         tracing::info!("the database answers again");
     }
