@@ -25,7 +25,7 @@ impl WriteExecutor for Careless {
     fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, _: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
             for &sql in self.statements {
-                let _swallowed = tx.run(&[Statement { sql, params: &[], param_types: &[] }]).await;
+                let _swallowed = tx.run(&[Statement::without_params(sql)]).await;
             }
             let rollback = Rollback::irreversible("It is careless.");
             Ok(WriteOutput::new(json!({}), 1, rollback))

@@ -152,7 +152,7 @@ impl WriteExecutor for Run {
 
     fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, _: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
-            let statement = Statement { sql: self.sql, params: &self.params, param_types: &[] };
+            let statement = Statement::new(self.sql, &self.params);
             let rows = tx.run(&[statement]).await?.remove(0);
             let data = Value::Object(rows.rows.into_iter().next().unwrap_or_default());
             assert_ne!(data["undo"]["status"], "conflict", "{data}");

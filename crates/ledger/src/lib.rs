@@ -73,15 +73,15 @@ pub use write::failures::{ExecutorError, WriteError, outdated};
 pub use write::gate::Gate;
 pub use write::intent::undone_by;
 pub use write::modify_rows::{ModificationLimits, ModificationResult, TablePattern};
-pub use write::policy::{AppliedPolicy, AppliedRule, PolicyCall, PolicyRule, ToolPolicy};
-pub use write::write_tx::{Rows, Statement, WriteTx};
+pub use write::policy::{AppliedPolicy, AppliedRule, PolicyCall, ToolPolicy};
+pub use write::write_tx::{Rows, WriteTx};
 
 use std::time::Duration;
 
 use pg::WriterPool;
 pub use pg::{
     ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo, DEFAULT_CONNECT_TIMEOUT, PasswordCommand,
-    Pooler, PoolerReport, RowRetention, probe_pooler,
+    PipelineStatement as Statement, Pooler, PoolerReport, RowRetention, probe_pooler,
 };
 pub use read::{self, LEDGER_SCHEMA as SCHEMA};
 pub use setup::login_settings::LoginSetting;

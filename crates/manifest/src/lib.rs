@@ -52,8 +52,8 @@ pub use policy::Conditions;
 pub use set_clause::SetClause;
 pub use source::Source;
 pub use spec::{
-    Access, BuiltinTool, Limits, Note, OutdatedTool, Param, ParamSource, QueryDefaults, RowExpectation, Rule,
-    StatementSpec, ToolCatalog, ToolSpec, UndoSpec, ValueSource,
+    Access, BuiltinTool, Limits, Note, OutdatedTool, Param, ParamSource, QueryDefaults, RowExpectation, StatementSpec,
+    ToolCatalog, ToolSpec, UndoSpec, ValueSource,
 };
 pub use summary::Summary;
 pub use timestamp::{is_timestamp, timestamp_in_utc};

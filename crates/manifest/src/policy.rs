@@ -8,14 +8,14 @@
 //! ```
 
 use types::{
-    ConditionShape, DescribeError, DescribeStatement, ReferencedObjects, Scalar, StatementShape, ToolLimit, TypeKind,
+    ConditionShape, DescribeError, DescribeStatement, ReferencedObjects, Rule, Scalar, StatementShape, ToolLimit,
+    TypeKind,
 };
 
 use crate::file::{LimitDeclaration, RuleDeclaration, ToolDeclaration};
 use crate::infer::{InferredTypes, UnavailableError};
 use crate::parse::ParsedTool;
 use crate::source::offset_in_string;
-use crate::spec::Rule;
 use crate::{Diagnostics, ToolSpec};
 
 /// The columns of `principal`, in the order of their parameters, which follow those of the tool.

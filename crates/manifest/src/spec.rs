@@ -8,8 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use types::{
-    ApprovalRule, PgType, ReasonRule, ReferencedObjects, RowFormat, RuleAction, StatementShape, TableAccess, Tier,
-    ToolLimit,
+    ApprovalRule, PgType, ReasonRule, ReferencedObjects, RowFormat, Rule, StatementShape, TableAccess, Tier, ToolLimit,
 };
 
 use crate::{Diagnostic, Location, SetClause, Summary};
@@ -218,17 +217,6 @@ impl ToolSpec {
     pub fn sensitive_params(&self) -> impl Iterator<Item = &Param> {
         self.params.iter().filter(|param| param.sensitive)
     }
-}
-
-/// A rule of a tool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
-    /// The condition: a boolean SQL expression over the columns of [`crate::Conditions`].
-    pub when: String,
-    /// The consequence for calls that meet the condition.
-    pub then: RuleAction,
-    /// The reason, for agents and reviewers; 1 to 200 characters.
-    pub message: Option<String>,
 }
 
 /// One parameter of a tool.

@@ -1,8 +1,7 @@
 //! The rules and the limit of a tool, as text and metadata for clients.
 
-use manifest::Rule;
 use serde_json::{Value, json};
-use types::{RuleAction, ToolLimit};
+use types::{Rule, RuleAction, ToolLimit};
 
 /// Sentences about the rules and the limit, each after a space; empty if there are none.
 pub(crate) fn sentences(rules: &[Rule], limit: Option<ToolLimit>) -> String {

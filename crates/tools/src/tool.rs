@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use ledger::read::{ReadTrace, ResponsePermit};
 use ledger::{ExecutorRegistry, WriteOutput};
-use manifest::{Access, Rule};
+use manifest::Access;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use types::{
     CorrelationId, ErrorCode, Failure, MAX_WRITE_REASON_CHARS, Masks, NumberFields, Principal, ProposalId, REASON,
-    ReasonRule, Rollback, Tier, ToolLimit,
+    ReasonRule, Rollback, Rule, Tier, ToolLimit,
 };
 
 use crate::policy_text;

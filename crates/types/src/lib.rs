@@ -58,7 +58,7 @@ pub use line_codec::{Line, LineCodec};
 pub use mask::{Mask, MaskKey, MaskedColumn, Masks};
 pub use moment::{Age, EmptyRange, Moment, TimeError, TimeRange, rfc3339};
 pub use nearest::{nearest, nearest_names};
-pub use policy::{LimitScope, RuleAction, ToolLimit};
+pub use policy::{LimitScope, Rule, RuleAction, ToolLimit};
 pub use principal::{AccountId, AccountIdError, Principal};
 pub use redaction::{REDACTED, Redaction};
 pub use row_format::RowFormat;

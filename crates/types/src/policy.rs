@@ -31,6 +31,17 @@ impl RuleAction {
     }
 }
 
+/// A rule of a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// The condition: a boolean SQL expression over the parameters of the tool, as people read it.
+    pub when: String,
+    /// The consequence for calls that meet the condition.
+    pub then: RuleAction,
+    /// The reason, for agents and reviewers; 1 to 200 characters.
+    pub message: Option<String>,
+}
+
 /// The most calls of a tool, and the most rows that they change, in a period that ends now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ToolLimit {

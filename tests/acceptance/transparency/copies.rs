@@ -91,7 +91,7 @@ impl WriteExecutor for Idle {
 
     fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, _: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
-            tx.run(&[Statement { sql: "select 1", params: &[], param_types: &[] }]).await?;
+            tx.run(&[Statement::without_params("select 1")]).await?;
             let rollback = Rollback::irreversible("It is idle.");
             Ok(WriteOutput::new(json!({}), 0, rollback))
         })

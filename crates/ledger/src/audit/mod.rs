@@ -84,7 +84,7 @@ async fn ask(
     sql: &str,
     params: &[Option<String>],
 ) -> Result<Vec<Vec<Option<String>>>, pg::Error> {
-    let outcomes = tokio::time::timeout(TIMEOUT, session.run(&[PipelineStatement { sql, params, param_types: &[] }]))
+    let outcomes = tokio::time::timeout(TIMEOUT, session.run(&[PipelineStatement::new(sql, params)]))
         .await
         .map_err(|_| pg::Error::Deadline)?
         .map_err(|failed| failed.error)?;

@@ -41,7 +41,7 @@ pub(crate) async fn of_write(
 
 /// The query for the effects of a write, for use within its own transaction; [`parse_effects`] parses the result.
 pub(crate) fn step(params: &[Option<String>]) -> PipelineStatement<'_> {
-    PipelineStatement { sql: EFFECTS_SQL, params, param_types: &[] }
+    PipelineStatement::new(EFFECTS_SQL, params)
 }
 
 /// The arguments of [`step`].

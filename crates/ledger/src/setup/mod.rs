@@ -318,7 +318,7 @@ pub(crate) async fn rows<const N: usize>(
     sql: &str,
     params: &[Option<String>],
 ) -> Result<Vec<[String; N]>, pg::Error> {
-    let step = PipelineStatement { sql, params, param_types: &[] };
+    let step = PipelineStatement::new(sql, params);
     let outcomes = session.run(&[step]).await.map_err(|failed| failed.error)?;
     let rows = outcomes.into_iter().flat_map(|outcome| outcome.rows);
     Ok(rows

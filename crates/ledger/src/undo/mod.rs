@@ -5,6 +5,7 @@ pub mod plans;
 
 use std::collections::BTreeMap;
 
+use pg::PipelineStatement;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,7 +16,7 @@ use crate::evidence::conflicts::undo_failure;
 use crate::evidence::values::array;
 use crate::write::executor::WriteRequest;
 use crate::write::failures::ExecutorError;
-use crate::write::write_tx::{Statement, WriteTx};
+use crate::write::write_tx::WriteTx;
 
 const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[]) as outcome";
 const PLAN_SQL: &str = "select countersign.undo_plan($1::pg_catalog.uuid[], 'strict', $2) as outcome";
@@ -108,7 +109,7 @@ pub async fn undo_plan(
 /// # Errors
 /// As [`undo`].
 pub async fn refuse_trial(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<(), ExecutorError> {
-    tx.run(&[Statement { sql: DEFERRED_SQL, params: &[], param_types: &[] }]).await?;
+    tx.run(&[PipelineStatement::without_params(DEFERRED_SQL)]).await?;
     let conflicts: Vec<Conflict> = ask(tx, TRIAL_SQL, &[Some(array(writes))]).await?;
     if conflicts.is_empty() { Ok(()) } else { Err(undo_failure(conflicts).into()) }
 }
@@ -119,7 +120,7 @@ async fn ask<T: DeserializeOwned>(
     sql: &str,
     params: &[Option<String>],
 ) -> Result<T, ExecutorError> {
-    let rows = tx.run(&[Statement { sql, params, param_types: &[] }]).await?;
+    let rows = tx.run(&[PipelineStatement::new(sql, params)]).await?;
     let outcome = rows.into_iter().next().and_then(|rows| rows.rows.into_iter().next()?.remove("outcome"));
     serde_json::from_value(outcome.unwrap_or_default())
         .map_err(|error| Failure::new(ErrorCode::InternalError, format!("{sql}: {error}")).into())

@@ -274,7 +274,7 @@ impl WriteTx<'_> {
     /// Runs a command without a plan inside a DO block, and returns the number of affected rows.
     async fn run_in_block(&mut self, sql: &str) -> Result<u64, ExecutorError> {
         let text = [Some(sql.to_owned())];
-        self.run_steps(&[PipelineStatement { sql: STASH_SQL, params: &text, param_types: &[] }]).await?;
+        self.run_steps(&[PipelineStatement::new(STASH_SQL, &text)]).await?;
         self.lease.session().deallocate_after(RUN_STASHED_SQL).await.map_err(refusal)?;
         let outcomes = self.run_steps(&[PipelineStatement::without_params(AFFECTED_SQL)]).await?;
         let affected = outcomes.last().and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
@@ -293,7 +293,7 @@ impl WriteTx<'_> {
         // Through a pooler, RESET ALL also removes the settings of the preamble. In other sessions RESET ALL
         // restores them.
         session.restore_preamble().await.map_err(refusal)?;
-        self.run_steps(&[PipelineStatement { sql: RESTORE_SQL, params: &claimed, param_types: &[] }]).await?;
+        self.run_steps(&[PipelineStatement::new(RESTORE_SQL, &claimed)]).await?;
         if !self.lease.session().in_transaction() {
             return Err(transaction_ended());
         }

@@ -151,7 +151,7 @@ impl Admission<'_> {
         lease: &mut PooledSession,
         policy: &PolicyStatement,
     ) -> Result<Result<StatementResult, AdmitDecision>, pg::Error> {
-        let admit = PipelineStatement { sql: ADMIT_SQL, params: &self.attempt.intent.columns, param_types: &[] };
+        let admit = PipelineStatement::new(ADMIT_SQL, &self.attempt.intent.columns);
         let outcomes = lease.session().begin(None, &[admit]).await.map_err(|failed| failed.error)?;
         let answer = outcomes.into_iter().next().unwrap_or_default();
         let runs =

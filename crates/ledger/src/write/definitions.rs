@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::write::executor::{WriteExecutor, WriteRequest};
 use crate::write::failures::ExecutorError;
-use crate::write::write_tx::{Statement, WriteTx};
+use crate::write::write_tx::WriteTx;
 
 /// A definition, with its version at the time of the preview.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub(crate) fn search(executor: &dyn WriteExecutor, request: &WriteRequest) -> [O
 }
 
 pub(crate) fn search_step(params: &[Option<String>; 1]) -> PipelineStatement<'_> {
-    PipelineStatement { sql: CURRENT_SQL, params, param_types: &[] }
+    PipelineStatement::new(CURRENT_SQL, params)
 }
 
 /// Parses the result of [`search_step`].
@@ -49,7 +49,7 @@ pub(crate) fn found(outcome: StatementResult) -> Vec<Definition> {
 /// The definitions that have changed since the preview, by kind and name.
 pub(crate) async fn changed(tx: &mut WriteTx<'_>, definitions: &[Definition]) -> Result<Vec<String>, ExecutorError> {
     let params = [Some(serde_json::to_string(definitions).unwrap_or_default())];
-    let rows = tx.run(&[Statement { sql: CHANGED_SQL, params: &params, param_types: &[] }]).await?;
+    let rows = tx.run(&[PipelineStatement::new(CHANGED_SQL, &params)]).await?;
     let name = |row: &serde_json::Map<String, Value>| row.get("definition")?.as_str().map(str::to_owned);
     Ok(rows.first().map(|rows| rows.rows.iter().filter_map(name).collect()).unwrap_or_default())
 }

@@ -88,7 +88,7 @@ impl HintQuery {
     }
 
     pub(crate) fn step(&self) -> PipelineStatement<'_> {
-        PipelineStatement { sql: self.sql, params: &self.params, param_types: &[] }
+        PipelineStatement::new(self.sql, &self.params)
     }
 
     /// The hint in the result of [`HintQuery::step`].

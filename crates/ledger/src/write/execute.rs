@@ -120,7 +120,7 @@ async fn renew(lease: &mut PooledSession) -> Result<WriteOutput, CommitError> {
 /// Rolls back, and renews the triggers of tracked tables whose columns have changed. Returns whether there were any, or
 /// the functions of this session were planned before such a change.
 async fn is_renewed(lease: &mut PooledSession) -> Result<bool, CommitError> {
-    let renew = PipelineStatement { sql: RENEW_SQL, params: &[], param_types: &[] };
+    let renew = PipelineStatement::without_params(RENEW_SQL);
     let steps = [PipelineStatement::without_params("rollback"), renew];
     let outcomes = lease.session().run(&steps).await.map_err(|failed| unfinished(failed.error))?;
     let renewed = outcomes.into_iter().next_back().and_then(|outcome| outcome.rows.into_iter().flatten().next()?);
@@ -192,13 +192,9 @@ async fn succeed(
     let row_limit = row_limit::arguments(attempt.call, correlation_id);
     let mut steps = vec![
         PipelineStatement::without_params("set constraints all immediate"),
-        PipelineStatement { sql: FINISH_SQL, params: &params, param_types: &[] },
+        PipelineStatement::new(FINISH_SQL, &params),
     ];
-    steps.extend(row_limit.as_ref().map(|arguments| PipelineStatement {
-        sql: row_limit::APPLY_SQL,
-        params: arguments,
-        param_types: &[],
-    }));
+    steps.extend(row_limit.as_ref().map(|arguments| PipelineStatement::new(row_limit::APPLY_SQL, arguments)));
     steps.push(PipelineStatement::without_params("commit"));
     let commit = steps.len() - 1;
     let outcomes = committed(lease, &steps).await;
@@ -246,7 +242,7 @@ async fn fail(
     };
     let mut steps = vec![PipelineStatement::without_params("rollback")];
     steps.extend(hint_query.as_ref().map(HintQuery::step));
-    steps.push(PipelineStatement { sql, params: &params, param_types: &[] });
+    steps.push(PipelineStatement::new(sql, &params));
     match lease.session().run(&steps).await {
         Ok(outcomes) => {
             if hint_query.is_some() {

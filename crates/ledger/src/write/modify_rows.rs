@@ -194,7 +194,7 @@ impl WriteTx<'_> {
             Some(value::text_array(&tables.iter().filter(|table| table.written).map(name).cloned().collect::<Vec<_>>()))
         };
         let params = [names(|table| &table.schema), names(|table| &table.table)];
-        let step = [PipelineStatement { sql: TABLES_SQL, params: &params, param_types: &[] }];
+        let step = [PipelineStatement::new(TABLES_SQL, &params)];
         let ran = self.lease.session().run(&step).await.map_err(|failed| self.failed(failed.error, false))?;
         let mut counted = None;
         for row in ran.into_iter().next_back().map(|found| found.rows).unwrap_or_default() {
@@ -234,7 +234,7 @@ impl WriteTx<'_> {
     ) -> Result<(), ExecutorError> {
         let params = [Some(self.id.to_string()), counted];
         let mut steps = SETTLE.map(PipelineStatement::without_params).to_vec();
-        steps.push(PipelineStatement { sql: CHANGES_SQL, params: &params, param_types: &[] });
+        steps.push(PipelineStatement::new(CHANGES_SQL, &params));
         let ran = self.lease.session().run(&steps).await.map_err(|failed| self.failed(failed.error, false))?;
         let row = ran.into_iter().next_back().and_then(|found| found.rows.into_iter().next()).unwrap_or_default();
         let [changed, track_counts, others] = <[Option<String>; 3]>::try_from(row).unwrap_or_default();

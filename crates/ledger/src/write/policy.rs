@@ -10,23 +10,12 @@
 use pg::{PipelineStatement, ServerError, WriterPool};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
-use types::{CorrelationId, ErrorCode, Failure, LimitScope, Principal, RuleAction, Tier, ToolLimit};
+use types::{CorrelationId, ErrorCode, Failure, LimitScope, Principal, Rule, RuleAction, Tier, ToolLimit};
 
 use crate::write::failures::{ledger_failure, sql_failure, statement_failure};
 
 /// The SQLSTATE if the policy refuses to run a call (see the migrations).
 pub(crate) const NOT_LET_RUN: &str = "CS004";
-
-/// A rule, without its condition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PolicyRule {
-    /// The text of the condition, for people.
-    pub when: String,
-    /// The consequence for calls that meet the condition.
-    pub then: RuleAction,
-    /// The reason, for agents and reviewers.
-    pub message: Option<String>,
-}
 
 /// The rule that applied to a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +48,7 @@ pub struct ToolPolicy {
     /// The tier of the tool.
     pub tier: Tier,
     /// The rules, in their order.
-    pub rules: Vec<PolicyRule>,
+    pub rules: Vec<Rule>,
     /// The limit of its calls.
     pub limit: Option<ToolLimit>,
     /// The types of the tool's parameters, by oid.
@@ -255,7 +244,7 @@ mod tests {
     use super::*;
 
     fn policy() -> ToolPolicy {
-        let rules = [RuleAction::Approve, RuleAction::Deny].map(|then| PolicyRule {
+        let rules = [RuleAction::Approve, RuleAction::Deny].map(|then| Rule {
             when: "param.amount > 100".to_owned(),
             then,
             message: (then == RuleAction::Deny).then(|| "Too much.".to_owned()),

@@ -77,10 +77,7 @@ impl Trials<'_> {
 
     async fn export_snapshot(self, holder: &mut PooledSession) -> Result<String, Failure> {
         let timeout = [Some(timeout_ms(self.deadline))];
-        let steps = [
-            PipelineStatement { sql: IDLE_LIMIT_SQL, params: &timeout, param_types: &[] },
-            PipelineStatement::without_params(EXPORT_SQL),
-        ];
+        let steps = [PipelineStatement::new(IDLE_LIMIT_SQL, &timeout), PipelineStatement::without_params(EXPORT_SQL)];
         let outcomes = match tokio::time::timeout_at(self.deadline, holder.session().begin(None, &steps)).await {
             Ok(outcomes) => outcomes.map_err(|failed| failure(&failed.error))?,
             Err(_) => return Err(failure(&pg::Error::Deadline)),
@@ -174,7 +171,7 @@ impl Trials<'_> {
         // A write that was only planned has no effects.
         let is_tried = self.executor.preview_is_binding();
         if is_tried {
-            steps.push(PipelineStatement { sql: PROMISE_SQL, params: &promise, param_types: &[] });
+            steps.push(PipelineStatement::new(PROMISE_SQL, &promise));
         }
         if with_definitions {
             steps.push(definitions::search_step(&search));

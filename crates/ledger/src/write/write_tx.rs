@@ -14,17 +14,6 @@ use crate::write::failures::{ExecutorError, FENCED, statement_failure, too_large
 use crate::write::intent::Intent;
 use crate::write::policy::{NOT_LET_RUN, PolicyStatement};
 
-/// One statement for [`WriteTx::run`].
-#[derive(Debug, Clone, Copy)]
-pub struct Statement<'a> {
-    /// The SQL text. It comes from the operator, so the number of different texts is bounded.
-    pub sql: &'a str,
-    /// The values of `$1`, `$2`, ... in text form ([`pg::value::encode`]).
-    pub params: &'a [Option<String>],
-    /// The types of the parameters, by oid.
-    pub param_types: &'a [u32],
-}
-
 /// The result of a statement.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
@@ -171,7 +160,7 @@ impl<'a> WriteTx<'a> {
     ///
     /// # Errors
     /// [`ExecutorError`], which the executor should return.
-    pub async fn run(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, ExecutorError> {
+    pub async fn run(&mut self, statements: &[PipelineStatement<'_>]) -> Result<Vec<Rows>, ExecutorError> {
         if self.is_ended {
             return Err(transaction_ended());
         }
@@ -202,22 +191,14 @@ impl<'a> WriteTx<'a> {
         }
     }
 
-    async fn run_in_transaction(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, ExecutorError> {
+    async fn run_in_transaction(&mut self, statements: &[PipelineStatement<'_>]) -> Result<Vec<Rows>, ExecutorError> {
         let opening = self.opening.take();
         if opening.is_none() && statements.is_empty() {
             return Ok(Vec::new());
         }
-        let steps: Vec<PipelineStatement<'_>> = statements
-            .iter()
-            .map(|statement| PipelineStatement {
-                sql: statement.sql,
-                params: statement.params,
-                param_types: statement.param_types,
-            })
-            .collect();
         let (opened, outcome) = match opening {
-            Some(opening) => self.open_and_run(opening, &steps).await,
-            None => (0, self.lease.session().run(&steps).await),
+            Some(opening) => self.open_and_run(opening, statements).await,
+            None => (0, self.lease.session().run(statements).await),
         };
         let mut outcomes = match outcome {
             Ok(outcomes) => outcomes,
@@ -238,7 +219,7 @@ impl<'a> WriteTx<'a> {
             }
         };
         // The result of the claim. A preview has no attempt to claim.
-        let hints = outcomes.drain(..outcomes.len().saturating_sub(steps.len())).next_back();
+        let hints = outcomes.drain(..outcomes.len().saturating_sub(statements.len())).next_back();
         if !self.is_preview && self.hint.is_none() {
             self.hint = hints.and_then(|outcome| outcome.rows.into_iter().next()?.into_iter().next()?);
         }
@@ -278,15 +259,15 @@ impl WriteTx<'_> {
             TransactionOpening::Write(intent, WriteStart::Begin) => {
                 let mut params = intent.columns.to_vec();
                 params.push(timeout_ms);
-                let begin = PipelineStatement { sql: BEGIN_SQL, params: &params, param_types: &[] };
+                let begin = PipelineStatement::new(BEGIN_SQL, &params);
                 (1, session.begin(None, &with_steps(begin)).await)
             }
             TransactionOpening::Write(intent, WriteStart::Admit { is_durable, policy }) => {
                 let claim = claim_params(intent, timeout_ms, false);
-                let claim = PipelineStatement { sql: CLAIM_SQL, params: &claim, param_types: &[] };
+                let claim = PipelineStatement::new(CLAIM_SQL, &claim);
                 let take = [Some(intent.slot.clone()), Some(is_durable.to_string())];
-                let take = PipelineStatement { sql: TAKE_SLOT_SQL, params: &take, param_types: &[] };
-                let admission = PipelineStatement { sql: ADMISSION_SQL, params: &intent.columns, param_types: &[] };
+                let take = PipelineStatement::new(TAKE_SLOT_SQL, &take);
+                let admission = PipelineStatement::new(ADMISSION_SQL, &intent.columns);
                 let mut first = vec![take, admission];
                 first.extend(policy.map(PolicyStatement::step));
                 policy_at = policy.map(|_| first.len() - 1);
@@ -294,12 +275,12 @@ impl WriteTx<'_> {
             }
             TransactionOpening::Write(intent, WriteStart::Claim) => {
                 let claim = claim_params(intent, timeout_ms, true);
-                let claim = PipelineStatement { sql: CLAIM_SQL, params: &claim, param_types: &[] };
+                let claim = PipelineStatement::new(CLAIM_SQL, &claim);
                 (1, session.begin(None, &with_steps(claim)).await)
             }
             TransactionOpening::Preview { is_open } => {
                 let params = [timeout_ms, Some(self.account.clone()), Some(self.id.to_string())];
-                let all = with_steps(PipelineStatement { sql: PREVIEW_SQL, params: &params, param_types: &[] });
+                let all = with_steps(PipelineStatement::new(PREVIEW_SQL, &params));
                 let outcome = if is_open { session.run(&all).await } else { session.begin(None, &all).await };
                 (1, outcome)
             }

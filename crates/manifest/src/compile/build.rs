@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use types::{ApprovalRule, PgType, REASON, Tier};
+use types::{ApprovalRule, PgType, REASON, Rule, Tier};
 
 use crate::file::{ParamDeclaration, UndoDeclaration, principal_field, value_source};
 use crate::infer::InferredTypes;
 use crate::parse::ParsedTool;
 use crate::policy;
-use crate::spec::Rule;
 use crate::summary::Summary;
 use crate::tool_schema::{input_schema, output_schema};
 use crate::value::{json, json_object};

@@ -255,7 +255,7 @@ impl PooledSession {
         params: &[Option<String>],
         deadline: Instant,
     ) -> Result<StatementResult, Error> {
-        let step = PipelineStatement { sql, params, param_types: &[] };
+        let step = PipelineStatement::new(sql, params);
         let Ok(ran) = tokio::time::timeout_at(deadline, self.session().run_large(&[step])).await else {
             self.suspect_silence();
             return Err(Error::Deadline);

@@ -77,10 +77,7 @@ async fn keeps(session: &mut Session, mark: &str) -> Result<Option<bool>, Error>
     let mark = mark.to_owned();
     let set = format!("select pg_catalog.set_config('{MARK}', $1, false)");
     let params = [Some(mark.clone())];
-    let steps = [
-        PipelineStatement { sql: &set, params: &params, param_types: &[] },
-        PipelineStatement::without_params(MARKED_SQL),
-    ];
+    let steps = [PipelineStatement::new(&set, &params), PipelineStatement::without_params(MARKED_SQL)];
     let before = session.run(&steps).await.map_err(|failed| failed.error)?;
     let reset = format!("reset {MARK}");
     let steps = [PipelineStatement::without_params(MARKED_SQL), PipelineStatement::without_params(&reset)];

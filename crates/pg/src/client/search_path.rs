@@ -51,10 +51,7 @@ impl SearchPath {
         let outcomes = session.run(&steps).await.map_err(|failed| failed.error)?;
         let path = outcomes.into_iter().flat_map(|outcome| outcome.rows).flatten().flatten().next();
         let params = [Some(path.unwrap_or_else(|| text_array(&[])))];
-        let steps = [
-            PipelineStatement::without_params(PIN_SQL),
-            PipelineStatement { sql: CREATORS_SQL, params: &params, param_types: &[] },
-        ];
+        let steps = [PipelineStatement::without_params(PIN_SQL), PipelineStatement::new(CREATORS_SQL, &params)];
         let mut outcomes = session.run(&steps).await.map_err(|failed| failed.error)?;
         session.close().await;
         let mut path = Self::default();

@@ -37,10 +37,16 @@ pub struct PipelineStatement<'a> {
 }
 
 impl<'a> PipelineStatement<'a> {
+    /// A statement whose parameter types the server infers.
+    #[must_use]
+    pub const fn new(sql: &'a str, params: &'a [Option<String>]) -> Self {
+        Self { sql, params, param_types: &[] }
+    }
+
     /// A statement without parameters.
     #[must_use]
-    pub fn without_params(sql: &'a str) -> Self {
-        Self { sql, params: &[], param_types: &[] }
+    pub const fn without_params(sql: &'a str) -> Self {
+        Self::new(sql, &[])
     }
 }
 

@@ -239,7 +239,7 @@ async fn sources(session: &mut Session, columns: &[FieldDescription]) -> Result<
         })
         .collect();
     let steps: Vec<PipelineStatement<'_>> =
-        places.iter().map(|place| PipelineStatement { sql: SOURCE_SQL, params: place, param_types: &[] }).collect();
+        places.iter().map(|place| PipelineStatement::new(SOURCE_SQL, place)).collect();
     let outcomes = session.run(&steps).await.map_err(|failed| failed.error)?;
     let source = |outcome: &StatementResult| match outcome.rows.first().map(Vec::as_slice) {
         Some([not_null, key_columns]) => ColumnSource {

@@ -249,7 +249,7 @@ impl Session {
         sql: &str,
         params: &[Option<String>],
     ) -> Result<Vec<Vec<Option<String>>>, Error> {
-        let step = PipelineStatement { sql, params, param_types: &[] };
+        let step = PipelineStatement::new(sql, params);
         let outcomes = if self.has_system_path {
             self.run(&[step]).await
         } else {

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use ledger::{
-    ExecutorError, PolicyCall, PolicyRule, Rows, ToolPolicy, WriteExecutor, WriteFuture, WriteOutput, WriteRequest,
-    WriteTx,
+    ExecutorError, PolicyCall, Rows, ToolPolicy, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx,
 };
 use manifest::{Conditions, Param, ParamSource, SetClause, ToolSpec};
 use serde::Serialize;
@@ -191,16 +190,11 @@ fn policy(spec: &ToolSpec) -> Option<ToolPolicy> {
     if spec.rules.is_empty() && spec.limit.is_none() {
         return None;
     }
-    let rules = spec.rules.iter().map(|rule| PolicyRule {
-        when: rule.when.clone(),
-        then: rule.then,
-        message: rule.message.clone(),
-    });
     let Conditions { values, from } = Conditions::of(spec);
     Some(ToolPolicy {
         tool: spec.name.clone(),
         tier: spec.tier,
-        rules: rules.collect(),
+        rules: spec.rules.clone(),
         limit: spec.limit,
         param_types: spec.params.iter().map(|param| param.ty.oid).collect(),
         values,
@@ -209,8 +203,7 @@ fn policy(spec: &ToolSpec) -> Option<ToolPolicy> {
 }
 
 /// Runs deferred triggers before COMMIT, so that their errors can be reported.
-const SETTLE: ledger::Statement<'_> =
-    ledger::Statement { sql: "set constraints all immediate", params: &[], param_types: &[] };
+const SETTLE: ledger::Statement<'_> = ledger::Statement::without_params("set constraints all immediate");
 
 fn step<'s>(statement: &'s manifest::StatementSpec, encoded: &'s [Option<String>]) -> ledger::Statement<'s> {
     ledger::Statement { sql: &statement.sql, params: encoded, param_types: &statement.param_types }

@@ -55,16 +55,16 @@ impl DeletePackagePhoto {
         let package = [Some(request.principal.account_id.as_str().to_owned()), Some(package_id.to_string())];
         let [tenant, number] = package.clone();
         let photo = [tenant, number, Some(photo_id.to_string())];
-        let locked = tx.run(&[statement(LOCK_SQL, &package)]).await?;
+        let locked = tx.run(&[Statement::new(LOCK_SQL, &package)]).await?;
         if locked.first().is_none_or(|rows| rows.rows.is_empty()) {
             return Err(Failure::new(ErrorCode::NotFound, NO_PACKAGE).into());
         }
-        let deleted = tx.run(&[statement(DELETE_SQL, &photo)]).await?;
+        let deleted = tx.run(&[Statement::new(DELETE_SQL, &photo)]).await?;
         let position = deleted.first().and_then(|rows| rows.rows.first()?.get("position").map(ToString::to_string));
         let position = position.ok_or_else(|| Failure::new(ErrorCode::NotFound, NO_PHOTO))?;
         let [tenant, number] = package.clone();
         let behind = [tenant, number, Some(position)];
-        let answers = tx.run(&[statement(CLOSE_GAP_SQL, &behind), statement(LEFT_SQL, &package)]).await?;
+        let answers = tx.run(&[Statement::new(CLOSE_GAP_SQL, &behind), Statement::new(LEFT_SQL, &package)]).await?;
         let moved = answers.first().map_or(0, |rows| rows.rows_affected);
         let photos_left = answers.last().and_then(|rows| rows.rows.first()?.get("photos_left").cloned());
         let message = match moved {
@@ -76,10 +76,6 @@ impl DeletePackagePhoto {
         let rollback = Rollback::irreversible("The manifest says how it is undone.");
         Ok(WriteOutput::new(to_json(&data)?, 1 + moved, rollback))
     }
-}
-
-const fn statement<'a>(sql: &'a str, params: &'a [Option<String>]) -> Statement<'a> {
-    Statement { sql, params, param_types: &[] }
 }
 
 impl WriteExecutor for DeletePackagePhoto {

@@ -1,5 +1,6 @@
 //! Executes an approved proposal in the transaction of its write, so that both end in one COMMIT.
 
+use pg::PipelineStatement;
 use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 
 use super::preview::{Preview, definition_changed};
@@ -7,7 +8,7 @@ use super::state::{ProposalStatus, closed};
 use crate::write::definitions;
 use crate::write::executor::{WriteExecutor, WriteFuture, WriteOutput, WritePrecondition, WriteRequest};
 use crate::write::failures::ExecutorError;
-use crate::write::write_tx::{Statement, WriteTx};
+use crate::write::write_tx::WriteTx;
 
 /// The proposal that an attempt executes, the id of its record, and the preview that was approved.
 pub(super) struct ConfirmedProposal {
@@ -101,7 +102,7 @@ impl ConfirmedProposal {
     /// Checks that the proposal is confirmed and belongs to this attempt, and locks it until the transaction ends.
     async fn hold(&self, tx: &mut WriteTx<'_>) -> Result<(), ExecutorError> {
         let params = [Some(self.proposal_id.to_string()), Some(self.correlation_id.to_string())];
-        let rows = tx.run(&[Statement { sql: HOLD_SQL, params: &params, param_types: &[] }]).await?;
+        let rows = tx.run(&[PipelineStatement::new(HOLD_SQL, &params)]).await?;
         let row = rows.first().and_then(|rows| rows.rows.first());
         let verdict = row.and_then(|row| row.get("verdict")).and_then(|verdict| verdict.as_str()).unwrap_or_default();
         if verdict == "done" { Ok(()) } else { Err(refused(verdict).into()) }

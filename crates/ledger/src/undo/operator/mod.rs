@@ -376,7 +376,7 @@ fn answer(rows: Vec<Vec<Option<String>>>) -> UndoReport {
 }
 
 fn step<'a>(sql: &'a str, params: &'a [Option<String>]) -> PipelineStatement<'a> {
-    PipelineStatement { sql, params, param_types: &[] }
+    PipelineStatement::new(sql, params)
 }
 
 fn error(failed: PipelineError) -> pg::Error {

@@ -124,10 +124,7 @@ impl Session {
     pub(super) async fn open_block(&mut self, mode: &str, limits: StatementTimeouts) -> Result<(), ExecuteError> {
         let begin = format!("begin {mode}");
         let params = limits.params();
-        let steps = [
-            PipelineStatement::without_params(&begin),
-            PipelineStatement { sql: LIMITS_SQL, params: &params, param_types: &[] },
-        ];
+        let steps = [PipelineStatement::without_params(&begin), PipelineStatement::new(LIMITS_SQL, &params)];
         self.run(&steps).await.map_err(|failed| failed.error)?;
         Ok(())
     }
