@@ -150,9 +150,6 @@ impl Ledger {
     }
 
     /// Checks that the database answers before `deadline` and, if the server `writes`, that it accepts writes.
-    ///
-    /// # Errors
-    /// The reason, as a message for an operator.
     pub async fn ping(&self, deadline: Instant, writes: bool) -> Result<(), String> {
         match self.writer.run_one("select pg_catalog.pg_is_in_recovery()", &[], deadline).await {
             Ok(answer) if writes && answer.rows.first().and_then(|row| row.first()) == Some(&Some("t".to_owned())) => {

@@ -63,9 +63,6 @@ pub struct ExcessPrivileges {
 
 impl Ledger {
     /// The reason why this login can do more than a server needs; `None` if it cannot.
-    ///
-    /// # Errors
-    /// The connection or the query failed.
     pub async fn check_server_role(&self) -> Result<Option<String>, pg::Error> {
         let excess = self.check_login().await?.filter(|excess| !excess.powers.is_empty());
         Ok(excess.map(|ExcessPrivileges { role, powers }| {
@@ -74,17 +71,11 @@ impl Ledger {
     }
 
     /// The excess privileges of the login of this ledger's connections.
-    ///
-    /// # Errors
-    /// The connection or the query failed.
     pub async fn check_login(&self) -> Result<Option<ExcessPrivileges>, pg::Error> {
         Ok(self.excess(THIS_SQL).await?.into_iter().next())
     }
 
     /// The logins that `init` has created for servers or that were named to it, each with its excess privileges.
-    ///
-    /// # Errors
-    /// The connection or the query failed.
     pub async fn check_all_server_roles(&self) -> Result<Vec<ExcessPrivileges>, pg::Error> {
         self.excess(SERVERS_SQL).await
     }

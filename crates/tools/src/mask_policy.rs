@@ -11,12 +11,10 @@ use crate::tool::Call;
 
 /// The masks of one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct MaskRule {
-    /// The schema of the table.
     pub schema: String,
-    /// The table.
     pub table: String,
-    /// The column.
     pub column: String,
     /// The mask for callers that `profiles` and `accounts` do not name; `None` for no mask.
     pub mask: Option<Mask>,

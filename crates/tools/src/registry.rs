@@ -29,29 +29,16 @@ use crate::unfit_tool::UnfitTool;
 
 /// The reason why a registry cannot be built. The server must not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum RegistryError {
-    /// Two tools have the same name.
     #[error("two tools have the name \"{0}\": rename one of them in its manifest")]
     Duplicate(String),
-    /// Two executors have the same name.
     #[error("{0}: each has a name of its own")]
     DuplicateExecutor(#[from] DuplicateExecutor),
-    /// The executor of a tool is not registered.
     #[error("tool \"{tool}\" needs the executor \"{executor}\", which is not registered in this server")]
-    NoExecutor {
-        /// The tool.
-        tool: String,
-        /// Name of the executor in the manifest.
-        executor: String,
-    },
-    /// The argument schema of a tool is not usable.
+    NoExecutor { tool: String, executor: String },
     #[error("the argument schema of tool \"{tool}\" cannot be used: {reason}")]
-    Schema {
-        /// The tool.
-        tool: String,
-        /// The reason.
-        reason: String,
-    },
+    Schema { tool: String, reason: String },
 }
 
 /// The name under which the log of reads records a read of a resource: the MCP method.
@@ -365,15 +352,14 @@ fn end_read(read: Option<ReadEntry>, failure: Option<&Failure>) {
 
 /// Result of a call.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct CallResult {
-    /// The envelope.
     pub envelope: Envelope,
     /// The memory permit of the envelope, to be dropped once the client has received it.
     pub permit: Option<ResponsePermit>,
     /// A question to the user, if the caller can ask. The call is then repeated with the answer, and that call has
     /// the final result.
     pub question: Option<Question>,
-    /// A page that the user is asked to open.
     pub page: Option<PageRequest>,
     /// The fields of the answer whose numbers are of type `numeric`, or inside JSON documents.
     pub number_fields: Arc<NumberFields>,

@@ -13,28 +13,23 @@ use crate::metrics::Metrics;
 
 /// Services that tools use.
 #[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Services {
     /// The read path; `None` if there is no login for it.
     pub reader: Option<Reader>,
     /// Whether the database has a ledger. Without one, only reads are served.
     pub has_ledger: bool,
-    /// The write path.
     pub gate: Gate,
-    /// Records of the ledger.
     pub records: Records,
-    /// Undo plans.
     pub plans: Plans,
     /// Time limit of every call.
     pub call_deadline: Duration,
-    /// The proposals.
     pub proposals: Proposals,
-    /// Log of reads.
     pub read_log: ReadLog,
     /// The gauges of the ledger, for the metrics page.
     pub gauges: LedgerGauges,
     /// The counters of calls. They exist until the process ends, even if tools are removed.
     pub metrics: Metrics,
-    /// The masks of callers.
     pub masks: MaskPolicy,
     /// The settings of `execute_sql`; `None` if the tool is not served.
     pub execute_sql: Option<ExecuteSqlSettings>,

@@ -260,10 +260,9 @@ pub trait ToolLookup: Debug + Send + Sync {
 
 /// One call, whose arguments were checked against the schema.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Call {
-    /// The caller.
     pub principal: Principal,
-    /// The name of the caller's profile.
     pub profile: Arc<str>,
     /// Whether the transport can show a [`Question`] to the user of the client.
     pub asks_user: bool,
@@ -273,9 +272,7 @@ pub struct Call {
     pub reason: Option<String>,
     /// Arguments that the agent sent, without its reason.
     pub arguments: Map<String, Value>,
-    /// Deadline of the response.
     pub deadline: Instant,
-    /// The tools that the caller has.
     pub tools: Arc<dyn ToolLookup>,
     /// The masks of the caller. `None` for a caller without masks, and for a read, whose reader applies the masks
     /// itself.
@@ -337,9 +334,6 @@ impl ToolOutput {
     }
 
     /// The output of a read. A result that cannot be serialized is a defect of the tool.
-    ///
-    /// # Errors
-    /// [`ToolError`] with `internal_error` if the result has no JSON form.
     pub fn read(data: &impl serde::Serialize) -> ToolResult {
         match to_raw_value(data) {
             Ok(data) => Ok(Self { data, ..Self::default() }),

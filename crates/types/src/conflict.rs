@@ -96,23 +96,19 @@ impl ConflictKind {
 /// serialized; with [`Value`] values it has passed the viewer's masks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "V: Deserialize<'de>"))]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Conflict<V = Cell> {
-    /// The kind of the conflict.
     #[serde(rename = "code")]
     pub kind: ConflictKind,
-    /// The table of the row.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub table: Member<String>,
-    /// The key of the row.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub key: Member<Columns<V>>,
-    /// The constraint that the row would violate.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub constraint: Member<String>,
     /// The write whose undo this conflict prevents.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub write: Member<ConflictWrite>,
-    /// The columns that differ.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub columns: Member<Vec<ConflictColumn<V>>>,
     /// The message of PostgreSQL or of the ledger.
@@ -142,22 +138,17 @@ pub struct ConflictColumn<V = Cell> {
 
 /// A write that a conflict refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct ConflictWrite {
-    /// The correlation id of the write.
     pub correlation_id: CorrelationId,
-    /// When the write ended.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub completed_at: Member<String>,
-    /// The tool that made the write.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub tool_name: Member<String>,
-    /// The account of the write.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub account_id: Member<String>,
-    /// The person on whose behalf it was made.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub actor: Member<String>,
-    /// The session of the write.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub session_id: Member<String>,
 }

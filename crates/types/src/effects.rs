@@ -89,6 +89,7 @@ pub enum ColumnEffect<V = Cell> {
 
 /// A change of one row, made by a recorded write or from outside countersign.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct RowHistoryEntry<V = Cell> {
     /// The write that changed the row; `None` for a change from outside countersign.
     pub correlation_id: Option<CorrelationId>,
@@ -98,13 +99,10 @@ pub struct RowHistoryEntry<V = Cell> {
     pub account_id: Option<String>,
     /// The person or agent on whose behalf the write was made; `None` also if the call named nobody.
     pub actor: Option<String>,
-    /// The name of the client.
     pub client_name: Option<String>,
     /// When the write ended; for a change from outside, when the row changed.
     pub changed_at: Option<String>,
-    /// The origin of a change from outside countersign.
     pub origin: Option<String>,
-    /// The change of the row.
     #[serde(flatten)]
     pub effect: RowEffect<V>,
 }

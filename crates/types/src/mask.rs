@@ -40,14 +40,12 @@ impl JsonSchema for Mask {
 
 /// A column that is masked.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct MaskedColumn {
-    /// The schema of the table.
     pub schema: String,
     /// A table, partitioned table or materialized view. The mask applies to its partitions and child tables, too.
     pub table: String,
-    /// The column.
     pub column: String,
-    /// The mask.
     pub mask: Mask,
 }
 

@@ -47,40 +47,26 @@ pub enum Moment {
 
 /// The reason why a text is not a valid span or point in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum TimeError {
-    /// The text is not a span of time.
     #[error("{0:?} is no span of time: give one such as 90s, 1h30m or 7d")]
     NotAnAge(String),
-    /// The text is not a point in time.
     #[error("{0:?} is no time: give one such as 30m, '2026-11-22 09:00' (UTC) or 2026-11-22T09:00:00+01:00")]
     NotAMoment(String),
-    /// The span is zero.
     #[error("{0:?} is a span of no time: give one such as 90s, 1h30m or 7d")]
     Zero(String),
-    /// The span is longer than 100 years.
     #[error("{0:?} is too long: 100 years at most")]
     TooLong(String),
 }
 
 /// The reason why a range of time is empty.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum EmptyRange {
-    /// The range begins in the future.
     #[error("the range of time begins in the future: {from}, and it is {now}")]
-    Future {
-        /// The beginning of the range.
-        from: String,
-        /// The current time of the database.
-        now: String,
-    },
-    /// The range ends before it begins.
+    Future { from: String, now: String },
     #[error("the range of time is empty: it begins at {from} and ends at {to}")]
-    Reversed {
-        /// The beginning of the range.
-        from: String,
-        /// The end of the range.
-        to: String,
-    },
+    Reversed { from: String, to: String },
 }
 
 /// A range of time that is not empty, including its beginning and excluding its end.

@@ -195,10 +195,9 @@ pub enum RemotePart {
 
 /// A table that a statement accesses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct TableAccess {
-    /// The schema of the table.
     pub schema: String,
-    /// The name of the table.
     pub table: String,
     /// Whether its rows are inserted, updated, deleted or merged, and not only read.
     pub written: bool,
@@ -210,14 +209,11 @@ pub struct TableAccess {
 crate::text_enum! {
     /// A privilege on a table.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    #[expect(missing_docs, reason = "the names of the fields say what they are")]
     pub enum Privilege {
-        /// SELECT
         Select = "select",
-        /// INSERT
         Insert = "insert",
-        /// UPDATE
         Update = "update",
-        /// DELETE
         Delete = "delete",
     }
 }

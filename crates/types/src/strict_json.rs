@@ -13,14 +13,13 @@ use crate::escape::quoted;
 
 /// The reason why a text is refused.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum StrictJsonError {
     /// The text is not JSON. The message of serde_json does not quote it.
     #[error(transparent)]
     InvalidJson(serde_json::Error),
-    /// An object has this key twice.
     #[error("the key {} stands twice in one object", quoted(.0))]
     RepeatedKey(String),
-    /// The text has more values than this limit.
     #[error("it holds more than {0} JSON values")]
     TooManyValues(usize),
 }

@@ -30,6 +30,7 @@ pub struct Exported {
 
 /// The reason why nothing was exported.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum ExportError {
     /// The query failed.
     #[error(transparent)]
@@ -37,10 +38,8 @@ pub enum ExportError {
     /// A file cannot be written.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// The log has no signed checkpoint.
     #[error("the log has no signed checkpoint yet: `countersign audit seal` signs one, where the signing key is")]
     Unsigned,
-    /// The log does not match its signed checkpoint.
     #[error("{0}: `countersign audit verify` names what is wrong. The bundle is incomplete")]
     Damaged(String),
 }
@@ -63,9 +62,6 @@ const ALL_ROWS: RowRetention = RowRetention { rows: usize::MAX, bytes: i32::MAX 
 impl Audit {
     /// Writes the log up to its newest checkpoint into an empty folder, or continues an interrupted export in its
     /// folder. The log gets an event about the export. `extra` are additional files, by name.
-    ///
-    /// # Errors
-    /// [`ExportError`], with the reason why the bundle is not complete.
     pub async fn export(
         &self,
         dir: &Path,

@@ -10,24 +10,21 @@ use super::{Audit, ask, number, one_row};
 
 /// The reason why there is no proof.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum ProveError {
     /// The query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
-    /// The record does not exist.
     #[error(
         "there is no final record with the correlation id {0}: it was never given out, is still pending, or was pruned before it was sealed"
     )]
     Unknown(CorrelationId),
-    /// The record is not in the log yet.
     #[error("the record is not in the log yet: `countersign audit seal` seals it")]
     Unsealed,
-    /// No signed checkpoint covers the entry.
     #[error(
         "no signed checkpoint covers entry {0} of the log yet: `countersign audit seal` signs one, where the signing key is"
     )]
     Unsigned(u64),
-    /// The stored tree or checkpoint is damaged.
     #[error("the log is damaged ({0}): `countersign audit verify` names what is wrong")]
     Damaged(String),
     /// The checkpoints belong to different logs, or the old one is larger than the new one.

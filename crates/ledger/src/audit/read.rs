@@ -133,44 +133,38 @@ const NAMES_SQL: &str = "\
 
 /// The columns that identify a record to people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct RecordName {
-    /// The correlation id.
     pub correlation_id: CorrelationId,
-    /// The tool of the record.
     pub tool_name: String,
     /// The status: a name of [`RecordStatus`].
     pub status: String,
-    /// When the record was made.
     pub created_at: String,
 }
 
 /// The numbers of a tool's records by status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct ToolCounts {
     /// The tool; `None` for the sum over all tools.
     pub tool_name: Option<String>,
     /// Attempts without an outcome.
     pub pending: u64,
-    /// Writes that succeeded.
     pub success: u64,
-    /// Writes that failed.
     pub failure: u64,
     /// Calls that were answered from the record of an identical one.
     pub duplicate: u64,
-    /// The sum of all.
     pub total: u64,
 }
 
 /// The recent activity of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct SessionActivity {
-    /// The account of the session.
     pub account_id: String,
     /// The person or agent on whose behalf the session acts.
     pub actor: Option<String>,
-    /// The name of the client.
     pub client_name: Option<String>,
-    /// The id of the session.
     pub session_id: Option<String>,
     /// The number of successes among the records.
     pub writes: u64,

@@ -65,22 +65,19 @@ pub struct ReadGroupCount {
 
 /// An entry of the log of reads, or a line that says how many entries are missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct ReadLogLine {
     /// The number of the entry.
     pub id: i64,
-    /// When the read began.
     pub read_at: String,
     /// The outcome: `ok`, `cancelled`, an error code, `lost` or `pruned`.
     pub outcome: String,
     /// The tool; `None` for a line about missing entries.
     pub tool_name: Option<String>,
-    /// The account.
     pub account_id: Option<String>,
     /// The actor; for pruned days, the person who removed them.
     pub actor: Option<String>,
-    /// The client.
     pub client: Option<ClientInfo>,
-    /// The tables that the statement read.
     pub tables: Option<Vec<String>>,
     /// The number of returned rows.
     pub row_count: Option<i64>,
@@ -88,19 +85,16 @@ pub struct ReadLogLine {
     pub row_bytes: Option<i64>,
     /// The duration of the read in microseconds.
     pub duration_us: Option<u64>,
-    /// Whether the result was truncated.
     pub is_truncated: Option<bool>,
     /// The fingerprint of the statement's text.
     pub fingerprint: Option<String>,
     /// The text of the statement, if texts are logged.
     pub query: Option<String>,
-    /// The database login of the server.
     pub login: Option<String>,
     /// The number of missing entries.
     pub entries: Option<i64>,
     /// The time of the first missing entry.
     pub first_at: Option<String>,
-    /// The time of the last missing entry.
     pub last_at: Option<String>,
 }
 

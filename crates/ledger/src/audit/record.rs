@@ -6,26 +6,21 @@ use types::{ClientInfo, Conflict, CorrelationId, Effects, Member, ProposalId, Ro
 
 /// A record in a list. Parameters and result are JSON texts, which may be cut.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct RecordLine {
     /// The number of the record; `None` for a running write.
     pub id: Option<i64>,
-    /// When it was made.
     pub created_at: String,
     /// The status: a name of [`crate::RecordStatus`].
     pub status: String,
-    /// The tool.
     pub tool_name: String,
-    /// The account.
     pub account_id: String,
     /// The person or agent on whose behalf the call was made.
     pub actor: Option<String>,
-    /// The correlation id.
     pub correlation_id: CorrelationId,
     /// The duration in milliseconds.
     pub elapsed_ms: Option<i64>,
-    /// The parameters.
     pub params_summary: Option<String>,
-    /// The result.
     pub result_summary: Option<String>,
     /// The error code of a failure.
     pub error_code: Option<String>,
@@ -33,103 +28,81 @@ pub struct RecordLine {
     pub error_message: Option<String>,
     /// The [`RecordApproval`] of the write, as stored JSON.
     pub approval: Option<Value>,
-    /// The client.
     pub client: Option<ClientInfo>,
     /// The agent's reason for the write, if it gave one.
     pub reason: Option<String>,
-    /// Whether the write is undone now.
     pub is_reversed: bool,
 }
 
 /// A write of an undo plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct PlannedWrite {
-    /// The correlation id.
     pub correlation_id: CorrelationId,
-    /// The tool.
     pub tool_name: String,
-    /// The account.
     pub account_id: String,
     /// The person or agent on whose behalf the write was made.
     pub actor: Option<String>,
     /// The parameters, as in [`RecordLine`].
     pub params_summary: Option<String>,
-    /// When the write ended.
     pub completed_at: Option<String>,
 }
 
 /// The decision that allowed a write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct RecordApproval {
     /// The proposal; `None` for an operator's undo.
     #[serde(default)]
     pub proposal_id: Option<ProposalId>,
-    /// The person who decided.
     #[serde(default)]
     pub decided_by: Option<String>,
-    /// The database login of the decision.
     #[serde(default)]
     pub decided_login: Option<String>,
     /// The channel of the decision, such as `elicitation` or `command_line`.
     #[serde(default)]
     pub decided_via: Option<String>,
-    /// When the decision was made.
     #[serde(default)]
     pub decided_at: Option<String>,
 }
 
 /// A whole record, with the ids of related records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Record {
-    /// As in [`RecordLine`].
     pub id: Option<i64>,
-    /// The correlation id.
     pub correlation_id: CorrelationId,
     /// The status: a name of [`crate::RecordStatus`].
     pub status: String,
-    /// The tool.
     pub tool_name: String,
-    /// The account.
     pub account_id: String,
     /// The person or agent on whose behalf the call was made.
     pub actor: Option<String>,
-    /// The client.
     pub client: Option<ClientInfo>,
-    /// As in [`RecordLine`].
     pub reason: Option<String>,
-    /// When the record was made.
     pub created_at: String,
-    /// When the write ended.
     pub completed_at: Option<String>,
     /// The duration in milliseconds.
     pub elapsed_ms: Option<i64>,
-    /// The idempotency key of the call.
     pub idempotency_key: Option<String>,
-    /// The fingerprint of the call.
     pub params_hash: Option<String>,
-    /// The parameters.
     pub params: Option<Value>,
-    /// The result.
     pub result: Option<Value>,
     /// The number of rows that the write changed.
     pub rows_affected: Option<i64>,
     /// The rows before the write, if the tool reads them.
     pub before_image: Option<Value>,
-    /// The rows after the write.
     pub after_image: Option<Value>,
     /// The [`Rollback`] of the write, as stored JSON.
     pub rollback_action: Option<Value>,
     /// The error code of a failure.
     pub error_code: Option<String>,
-    /// The SQLSTATE of a failure.
     pub error_sqlstate: Option<String>,
     /// The error message of a failure.
     pub error_message: Option<String>,
-    /// Details of a failure, such as the conflicts of an undo.
     pub error_detail: Option<Value>,
     /// The [`RecordApproval`] of the write, as stored JSON.
     pub approval: Option<Value>,
-    /// The transaction id of the write.
     pub exec_xid: Option<String>,
     /// The original write, if this call is a duplicate.
     pub duplicate_of: Option<CorrelationId>,
@@ -137,9 +110,7 @@ pub struct Record {
     pub duplicates: u64,
     /// The ids of the first duplicates.
     pub first_duplicates: Option<Vec<CorrelationId>>,
-    /// The calls that undo the write.
     pub undo_calls: Option<Vec<RecordUndo>>,
-    /// The writes that this write undid.
     pub reverses: Option<Vec<CorrelationId>>,
     /// The index of the record's entry in the log.
     pub log_entry: Option<i64>,

@@ -18,32 +18,22 @@ pub struct TrackedRow {
 
 /// The reason why a row of a tracked table is not found.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum RowError {
-    /// No tracked table has this name.
     #[error(
         "the table {} is not tracked, so no change of its rows is recorded: `countersign track` starts that{}",
         visible(table),
         hint(nearest)
     )]
     NotTracked {
-        /// The given name.
         table: String,
         /// The tracked tables with similar names, quoted as in SQL.
         nearest: Vec<String>,
     },
-    /// The table has no key.
     #[error("the table {0} has no key, so its rows cannot be told apart")]
     NoKey(String),
-    /// The key does not have the columns of the table's key.
     #[error("the key of {table} is {expected}: give a value for each, such as {example}")]
-    Key {
-        /// The table.
-        table: String,
-        /// The columns of the table's key.
-        expected: String,
-        /// An example of a key in the expected form.
-        example: String,
-    },
+    Key { table: String, expected: String, example: String },
     /// The query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),

@@ -39,9 +39,6 @@ struct LogKeys {
 impl Audit {
     /// Signs a checkpoint of everything that is sealed, unless the newest checkpoint has that size already. A signer
     /// that has not signed this log before first asks the witnesses for checkpoints that were signed elsewhere.
-    ///
-    /// # Errors
-    /// [`SignError`]; nothing was signed.
     pub async fn sign(&self, signing: &Signing) -> Result<Signed, SignError> {
         self.learn_from_witnesses(signing).await?;
         let mut lease = self.acquire().await?;

@@ -45,9 +45,6 @@ impl Signing {
     }
 
     /// Checks that the configured key files can be read.
-    ///
-    /// # Errors
-    /// [`SignError::Key`] for the first file that cannot be used.
     pub fn check(&self) -> Result<(), SignError> {
         self.key_files.iter().try_for_each(|path| read_key(path).map(drop))
     }
@@ -86,9 +83,6 @@ pub fn read_key(path: &Path) -> Result<SigningKey, SignError> {
 }
 
 /// Writes a new private key to a file that only its owner may read.
-///
-/// # Errors
-/// [`SignError::Key`], for example because the file exists.
 pub fn write_key(path: &Path, key: &SigningKey) -> Result<(), SignError> {
     let refused = |error: std::io::Error| SignError::Key { path: path.to_owned(), why: error.to_string() };
     if let Some(directory) = path.parent() {

@@ -35,35 +35,22 @@ pub struct Witness {
 
 /// The reason why a witness has not cosigned a checkpoint.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum WitnessError {
     /// The query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
-    /// The witness cannot be reached, or did not answer in time.
     #[error("it cannot be asked: {0}")]
     Unreachable(#[from] io::Error),
     /// The witness refused to cosign.
     #[error("it answered {status}{}: {body}", hint(*status))]
-    Refused {
-        /// The HTTP status.
-        status: StatusCode,
-        /// The beginning of the answer.
-        body: String,
-    },
-    /// The answer contains no valid cosignature of the witness.
+    Refused { status: StatusCode, body: String },
     #[error("its answer has no valid cosignature by its key")]
     NoCosignature,
-    /// According to the witness, it has cosigned more entries than the log has.
     #[error(
         "it has cosigned {cosigned} entries, and the log has {size}: the database was restored from a backup, or entries were removed"
     )]
-    Ahead {
-        /// The size that the witness has cosigned.
-        cosigned: u64,
-        /// The size of the log.
-        size: u64,
-    },
-    /// The stored tree lacks a hash.
+    Ahead { cosigned: u64, size: u64 },
     #[error("the tree of the log is incomplete ({0}): `countersign audit verify` names what is missing")]
     Incomplete(String),
     /// The last signed checkpoint cannot be stored.
@@ -83,10 +70,9 @@ fn hint(status: StatusCode) -> &'static str {
 
 /// A witness that has not cosigned the newest checkpoint, and the reason.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Uncosigned {
-    /// The witness.
     pub witness: Witness,
-    /// The reason.
     pub error: WitnessError,
 }
 

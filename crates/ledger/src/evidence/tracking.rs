@@ -123,12 +123,10 @@ impl Coverage {
 
 /// A problem that prevents changes of a tracked table from being recorded or undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct TrackingProblem {
-    /// The name of the table.
     pub name: String,
-    /// The problem, in words.
     pub problem: String,
-    /// Whether the problem is an intended limit.
     pub is_limit: bool,
 }
 

@@ -57,10 +57,9 @@ pub enum SignInMethod {
 
 /// A session of the console that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct ConsoleSession {
-    /// The person.
     pub person: ConsolePerson,
-    /// How the person signed in.
     pub method: SignInMethod,
     /// The time since the sign-in; `None` if the provider does not report it.
     pub sign_in_age: Option<Duration>,

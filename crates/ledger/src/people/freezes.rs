@@ -51,6 +51,7 @@ impl FreezeScope {
 
 /// A freeze in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Freeze {
     /// The kind of the scope: `account`, `actor` or `all`.
     pub kind: String,
@@ -58,9 +59,7 @@ pub struct Freeze {
     pub name: String,
     /// The operating system user of the command line, or the person in the console.
     pub frozen_by: String,
-    /// The database login.
     pub frozen_login: String,
-    /// When the freeze was made.
     pub frozen_at: String,
     /// The reason, if one was given.
     pub reason: Option<String>,
@@ -90,9 +89,6 @@ impl Freezes {
     }
 
     /// Resumes the writes. Returns whether they were frozen.
-    ///
-    /// # Errors
-    /// As [`Self::freeze`].
     pub async fn unfreeze(&self, scope: &FreezeScope, who: &str) -> Result<bool, pg::Error> {
         let params = [scope.params().as_slice(), &[Some(who.to_owned())]].concat();
         Ok(self.value(UNFREEZE_SQL, &params).await? == "t")

@@ -30,10 +30,9 @@ pub struct Notice {
 
 /// The part of a proposal that a notice contains. Unknown fields are absent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct NoticeData {
-    /// The id of the proposal.
     pub proposal_id: ProposalId,
-    /// The tool.
     pub tool: String,
     /// The title of the tool, for people.
     pub title: String,
@@ -45,9 +44,7 @@ pub struct NoticeData {
     pub rows: Option<u64>,
     /// The tier: `confirm` or `approve`.
     pub tier: String,
-    /// The status.
     pub status: String,
-    /// The account.
     pub account: String,
     /// The person or agent on whose behalf the write was proposed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,16 +55,13 @@ pub struct NoticeData {
     /// The group to which they must belong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers: Option<String>,
-    /// When the proposal expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
     /// The decision: `confirmed` or `rejected`; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
-    /// The person who decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// The database login of the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_login: Option<String>,
     /// The channel of the decision, such as `elicitation` or `command_line`.

@@ -8,6 +8,7 @@ use crate::Ledger;
 
 /// The reason why `query_database` is not available.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum ReaderRoleError {
     /// The query failed.
     #[error(transparent)]
@@ -18,24 +19,15 @@ pub enum ReaderRoleError {
          or give a login of your own with --read-url"
     )]
     NoLogin,
-    /// The login has privileges beyond reading tables.
     #[error(
         "the reader logs in as \"{role}\", which {power}: agents would have that as well. \
          Use a login with SELECT only (`countersign init` makes one), or allow it with --allow-privileged-reader"
     )]
-    Privileged {
-        /// The login.
-        role: String,
-        /// The excess privilege.
-        power: String,
-    },
+    Privileged { role: String, power: String },
 }
 
 impl Ledger {
     /// The options of the read path: the same database with the reader's login.
-    ///
-    /// # Errors
-    /// [`ReaderRoleError::NoLogin`] if there is no login; otherwise the query failed.
     pub async fn reader_login(&self) -> Result<ConnectOptions, ReaderRoleError> {
         let sql = "select role_name, password from countersign.reader_credentials()";
         let row = self.rows(sql, &[]).await?.into_iter().next();
@@ -61,9 +53,6 @@ select current_user, case \
 
 /// Checks that the reader's login cannot read files, run programs, signal other sessions, or read the ledger or all
 /// data.
-///
-/// # Errors
-/// [`ReaderRoleError::Privileged`] if it can; otherwise the query failed.
 pub async fn check_reader(reader: &Reader) -> Result<(), ReaderRoleError> {
     let mut lease = reader.acquire().await?;
     let outcomes =
@@ -85,9 +74,6 @@ order by 1 limit 1";
 /// A table that the reader's login may change; `None` if it may change none. For a login that `init` has not made: the
 /// read-only transaction keeps a query from changing the table, and the login does not. The owner of a table also reads
 /// past its row level security.
-///
-/// # Errors
-/// The query failed.
 pub async fn changeable_table(reader: &Reader) -> Result<Option<String>, pg::Error> {
     let mut lease = reader.acquire().await?;
     let step = PipelineStatement::without_params(CHANGEABLE_SQL);

@@ -38,9 +38,6 @@ impl Ledger {
     }
 
     /// Whether the ledger was made for this database.
-    ///
-    /// # Errors
-    /// The connection or the query failed.
     pub async fn is_original(&self) -> Result<bool, pg::Error> {
         Ok(self.identity().await?.1)
     }

@@ -49,9 +49,6 @@ order by 1, 2";
 
 impl Ledger {
     /// The unexpected settings of these logins, of all servers' logins, and of the database.
-    ///
-    /// # Errors
-    /// The connection or the query failed.
     pub async fn unexpected_settings(&self, logins: &[&str]) -> Result<Vec<LoginSetting>, pg::Error> {
         let logins: Vec<String> = logins.iter().map(|login| (*login).to_owned()).collect();
         let found = self.rows(SETTINGS_SQL, &[Some(pg::value::text_array(&logins))]).await?;

@@ -91,12 +91,11 @@ pub struct SkippedRelation {
 
 /// The changes that `init` made, or would make in a dry run.
 #[derive(Debug, Clone, Default)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct InitReport {
     /// Whether this `init` created the ledger.
     pub is_new: bool,
-    /// The version of the ledger's schema.
     pub version: i32,
-    /// The roles that were created.
     pub roles: Vec<String>,
     /// The reader's login, if there is one.
     pub reader: Option<String>,
@@ -129,9 +128,6 @@ impl Default for InitOptions {
 
 /// Creates the schema of the ledger, or updates it, with its owner, the servers' login and the reader's login.
 /// Several processes may call this at the same time.
-///
-/// # Errors
-/// [`SchemaError`]; nothing was changed.
 pub async fn init(target: &ConnectOptions, options: &InitOptions) -> Result<InitReport, SchemaError> {
     schema::refuse_pooler(target)?;
     let mut attempt = 1;
@@ -172,9 +168,6 @@ async fn init_once(target: &ConnectOptions, options: &InitOptions) -> Result<Ini
 
 /// Runs constant SQL texts (the demo's schema and data) in one transaction, unless the schema exists. Returns whether
 /// they ran. Several processes may call this at the same time.
-///
-/// # Errors
-/// [`SchemaError`]; nothing was changed.
 pub async fn load_once(target: &ConnectOptions, schema: &str, own_texts: &[&str]) -> Result<bool, SchemaError> {
     schema::refuse_pooler(target)?;
     let mut setup = Setup::begin(target).await?;

@@ -28,6 +28,7 @@ fn migrations() -> Result<Vec<Migration>, SchemaError> {
 
 /// The reason why the schema cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum SchemaError {
     /// The connection or the query failed.
     #[error(transparent)]
@@ -37,80 +38,38 @@ pub enum SchemaError {
         "the database \"{database}\" has no {missing}: run `countersign init` on it first, or \
          `countersign init --schema SCHEMA --config FILE`, which also lets servers write the tables of a schema"
     )]
-    Missing {
-        /// The database.
-        database: String,
-        /// The missing object.
-        missing: String,
-    },
-    /// The ledger has the schema of another version.
+    Missing { database: String, missing: String },
     #[error("the ledger in database \"{database}\" has version {found} and this binary needs {needed}: {advice}")]
-    Version {
-        /// The database.
-        database: String,
-        /// The version of the newest migration in the database.
-        found: i32,
-        /// The version of this binary.
-        needed: i32,
-        /// The remedy.
-        advice: &'static str,
-    },
-    /// The ledger has a format that is no longer supported.
+    Version { database: String, found: i32, needed: i32, advice: &'static str },
     #[error(
         "the ledger in database \"{database}\" has the format of an earlier version, which is not supported: export its records with \
          the countersign that made it (`countersign audit list --json --limit 10000`), then remove it (`drop schema countersign cascade`) and run \
          `countersign init` again. Nothing was changed"
     )]
-    OldFormat {
-        /// The database.
-        database: String,
-    },
-    /// The ledger was made for another database.
+    OldFormat { database: String },
     #[error(
         "the ledger in database \"{database}\" was made for another database: this one is a copy, was restored from a dump, \
          or was upgraded with pg_upgrade. Its open proposals may be carried out in the original. If the two are to go on apart, run \
          `countersign audit fork` on this one, as a member of countersign_owner"
     )]
-    Copied {
-        /// The database.
-        database: String,
-    },
-    /// The log does not extend what was signed here.
+    Copied { database: String },
     #[error("the log of the ledger in database \"{database}\" contradicts what was signed: {error}")]
-    Restored {
-        /// The database.
-        database: String,
-        /// The contradiction.
-        error: SignError,
-    },
-    /// The connection goes through a pooler.
+    Restored { database: String, error: SignError },
     #[error(
         "this cannot be done through a connection pooler (pooler = \"transaction\"), since it takes a lock of a session: run it \
          once with a connection string of PostgreSQL itself, and without that setting"
     )]
     Pooled,
-    /// The ledger's owner exists, and this role may not become a member of it.
     #[error(
         "the role {user} may not make itself a member of countersign_owner, which another role has created: \
          run `grant countersign_owner to {user}` as an administrator first. Nothing was changed"
     )]
-    NotAMember {
-        /// The role.
-        user: String,
-    },
-    /// The role may not create the ledger.
+    NotAMember { user: String },
     #[error(
         "the role {user} may not set up the ledger in database \"{database}\" ({reason}): run init as the owner of the database \
          with CREATEROLE, or as a superuser, and not as the login of servers. Nothing was changed"
     )]
-    NotAllowed {
-        /// The role.
-        user: String,
-        /// The database.
-        database: String,
-        /// PostgreSQL's message.
-        reason: String,
-    },
+    NotAllowed { user: String, database: String, reason: String },
     /// Another user may have prepared the schema or the roles of the ledger, and could use them against the user that
     /// runs `init`.
     #[error(
@@ -118,22 +77,13 @@ pub enum SchemaError {
          Nothing was changed. If these objects are yours, give them to countersign_owner or to this login first; if not, drop them",
         problems.join("\n  ")
     )]
-    Untrusted {
-        /// The database.
-        database: String,
-        /// The problems, one per line.
-        problems: Vec<String>,
-    },
+    Untrusted { database: String, problems: Vec<String> },
     /// The servers' login cannot get a password.
     #[error("{problem}. Nothing was changed")]
-    WriterLogin {
-        /// The problem and the remedy.
-        problem: String,
-    },
+    WriterLogin { problem: String },
     /// The tables cannot be tracked as requested.
     #[error("{0}")]
     Tracking(String),
-    /// A migration failed, or the migration history is not that of countersign.
     #[error("the ledger's schema cannot be brought up to date: {0}")]
     Migration(String),
 }
@@ -181,9 +131,6 @@ const TABLES: [&str; 8] = ["schema_history", "attempt", "record", "effect", "rev
 
 impl Ledger {
     /// Whether this database has a ledger of any version, even if this login may not use it.
-    ///
-    /// # Errors
-    /// The connection or the query failed.
     pub async fn exists(&self) -> Result<bool, pg::Error> {
         let sql = "select from pg_catalog.pg_namespace where nspname = 'countersign'";
         Ok(!self.rows(sql, &[]).await?.is_empty())

@@ -58,9 +58,6 @@ pub struct TrackReport {
 }
 
 /// Starts recording the changes of tables, or renews the recording. Either all tables are tracked or none.
-///
-/// # Errors
-/// [`SchemaError`]; nothing was changed.
 pub async fn track(
     target: &ConnectOptions,
     names: &TableNames,
@@ -72,9 +69,6 @@ pub async fn track(
 }
 
 /// Stops recording the changes of tables. Returns their names, and whether they were tracked.
-///
-/// # Errors
-/// [`SchemaError`]; nothing was changed.
 pub async fn untrack(target: &ConnectOptions, names: &TableNames) -> Result<Vec<(String, bool)>, SchemaError> {
     let mut setup = begin(target).await?;
     let report = setup.untrack(names).await;

@@ -12,10 +12,9 @@ use crate::setup::schema::SchemaError;
 
 /// A schema whose tables servers write.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct SchemaReport {
-    /// The schema.
     pub schema: String,
-    /// The privileges that the servers' login was granted.
     pub granted: Vec<GrantedObjects>,
     /// The tables that were not tracked before.
     pub tracked: Vec<TrackedTable>,
@@ -27,10 +26,9 @@ pub struct SchemaReport {
 
 /// Privileges on objects of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct GrantedObjects {
-    /// The privileges, as in GRANT.
     pub privileges: String,
-    /// The kind of the objects, as in GRANT.
     pub kind: String,
     /// The objects, quoted as in SQL.
     pub objects: Vec<String>,

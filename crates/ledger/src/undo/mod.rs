@@ -57,10 +57,9 @@ pub struct SetAgain {
 
 /// A row of [`SetAgain`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct RowSetAgain {
-    /// The table of the row.
     pub table: String,
-    /// The key of the row.
     pub key: Value,
     /// The values that the triggers set.
     #[serde(default)]
@@ -105,9 +104,6 @@ pub async fn undo_plan(
 
 /// Checks an undo that will be rolled back for what the ledger would refuse at commit, such as a row that a trigger
 /// has changed again.
-///
-/// # Errors
-/// As [`undo`].
 pub async fn refuse_trial(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<(), ExecutorError> {
     tx.run(&[PipelineStatement::without_params(DEFERRED_SQL)]).await?;
     let conflicts: Vec<Conflict> = ask(tx, TRIAL_SQL, &[Some(array(writes))]).await?;

@@ -14,29 +14,24 @@ use crate::watch::sweep::BEYOND_DEADLINE;
 
 /// Facts about the PostgreSQL server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct ServerFacts {
     /// The version: `16.4`.
     pub version: String,
     /// The version as a number: 160004 for 16.4.
     pub number: i64,
-    /// The name of the database.
     pub database: String,
-    /// The login of this connection.
     pub login: String,
-    /// Whether the server is a standby.
     pub is_standby: bool,
 }
 
 /// An attempt that has been pending for longer than a call may take.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct AbandonedRecord {
-    /// The correlation id.
     pub correlation_id: CorrelationId,
-    /// The account.
     pub account_id: String,
-    /// The tool.
     pub tool_name: String,
-    /// When the attempt was made.
     pub created_at: String,
     /// The age of the attempt in seconds.
     pub age_s: u64,
@@ -47,12 +42,10 @@ pub struct AbandonedRecord {
 
 /// A proposal that was approved, and neither executed nor ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct StuckProposal {
-    /// The id of the proposal.
     pub proposal_id: ProposalId,
-    /// The account.
     pub account_id: String,
-    /// The tool.
     pub tool_name: String,
     /// The tier: `confirm` or `approve`.
     pub tier: String,
@@ -60,13 +53,9 @@ pub struct StuckProposal {
     pub status: String,
     /// The person or account that decided.
     pub decided_by: Option<String>,
-    /// When it was proposed.
     pub created_at: String,
-    /// When it was decided.
     pub decided_at: String,
-    /// The end of the time in which a server may execute it.
     pub executable_until: Option<String>,
-    /// Whether that time has passed.
     pub is_over: Option<bool>,
     /// The time since the decision, in seconds.
     pub age_s: u64,

@@ -104,9 +104,6 @@ pub(crate) fn unguessable() -> String {
 impl WriteTx<'_> {
     /// Runs one statement to its end, and keeps the first rows of its result. A row limit of the portal would not do,
     /// because the statement would not process the other rows.
-    ///
-    /// # Errors
-    /// [`ExecutorError`], which the executor should return.
     pub async fn run_adhoc(
         &mut self,
         sql: &str,
@@ -151,9 +148,6 @@ impl WriteTx<'_> {
     }
 
     /// Runs deferred triggers, and restores the role and the settings after the last streamed statement.
-    ///
-    /// # Errors
-    /// [`ExecutorError`], which the executor must return.
     pub async fn seal_session(&mut self) -> Result<(), ExecutorError> {
         if self.runs_own { self.restore().await } else { Ok(()) }
     }

@@ -26,10 +26,9 @@ pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// A call of a write tool that has passed validation.
 #[derive(Clone)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct WriteCall {
-    /// The requested write.
     pub request: WriteRequest,
-    /// The tool.
     pub tool: String,
     /// The agent's reason for the write, for people. It is not part of the fingerprint.
     pub reason: Option<String>,
@@ -38,7 +37,6 @@ pub struct WriteCall {
     pub redaction: Redaction,
     /// The idempotency key, if there is one: the key of an undo ([`undone_by`]), or any other key from the caller.
     pub idempotency_key: Option<String>,
-    /// The deadline of the whole call.
     pub deadline: Instant,
     /// The executor of the write.
     pub executor: Arc<dyn WriteExecutor>,

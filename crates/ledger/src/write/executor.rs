@@ -33,9 +33,6 @@ pub const DEDUP_WINDOW: Duration = Duration::from_secs(300);
 /// on, and must take the account from the principal, never from a parameter.
 pub trait WriteExecutor: Send + Sync + 'static {
     /// Checks the request before anything is recorded.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidParams`] with the reason.
     fn check(&self, request: &WriteRequest) -> Result<(), Failure> {
         let _ = request;
         Ok(())
@@ -49,9 +46,6 @@ pub trait WriteExecutor: Send + Sync + 'static {
 
     /// Computes the preview. The default executes the write, since the transaction is rolled back. Override this if a
     /// part of the write cannot be rolled back, or must not run before an approval.
-    ///
-    /// # Errors
-    /// As [`WriteExecutor::execute`].
     fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         self.execute(tx, request)
     }

@@ -11,10 +11,9 @@ pub(crate) const FENCED: &str = "CS001";
 
 /// A failed write. `correlation_id` is present if the call has a record.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct WriteError {
-    /// The correlation id of the record.
     pub correlation_id: Option<CorrelationId>,
-    /// The reason.
     pub failure: Box<Failure>,
 }
 

@@ -133,9 +133,6 @@ const SETTLE: [&str; 3] = ["set constraints all immediate", "reset session autho
 impl WriteTx<'_> {
     /// Runs a caller's statement that changes rows of tracked tables to its end, and keeps the first rows that it
     /// returns.
-    ///
-    /// # Errors
-    /// [`ExecutorError`], which the executor should return.
     pub async fn modify_rows(
         &mut self,
         sql: &str,

@@ -200,9 +200,6 @@ impl PolicyStatement {
 }
 
 /// Decides about a call that does not run now, because it was refused, needs approval, or is only previewed.
-///
-/// # Errors
-/// The policy denies the call, its rules cannot be evaluated, or the ledger cannot be reached.
 pub(crate) async fn decide(
     writer: &WriterPool,
     call: &PolicyCall<'_>,

@@ -157,9 +157,6 @@ impl<'a> WriteTx<'a> {
     }
 
     /// Runs the statements in order, in one round trip. After an error the remaining ones are skipped.
-    ///
-    /// # Errors
-    /// [`ExecutorError`], which the executor should return.
     pub async fn run(&mut self, statements: &[PipelineStatement<'_>]) -> Result<Vec<Rows>, ExecutorError> {
         if self.is_ended {
             return Err(transaction_ended());

@@ -150,36 +150,22 @@ impl std::fmt::Display for ServerError {
 
 /// The reason why there is no connection. Each variant needs another remedy.
 #[derive(Debug, Clone, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum ConnectError {
-    /// No server accepts connections at the address.
     #[error("Cannot connect to database at [{place}]: {reason}")]
     Unreachable {
-        /// The servers tried.
         place: String,
-        /// The message of the operating system.
         reason: String,
         /// Whether a server that is being started or restarted may cause the same error.
         is_transient: bool,
     },
-    /// No answer in time.
     #[error("Cannot connect to database at [{place}]: no answer within {timeout_ms} ms")]
-    TimedOut {
-        /// The servers tried.
-        place: String,
-        /// The time limit for the whole attempt.
-        timeout_ms: u128,
-    },
-    /// The program that prints the password printed none. The log has the reason, since an agent reads this error and
-    /// the program may have written anything.
+    TimedOut { place: String, timeout_ms: u128 },
+    /// The log has the reason, since an agent reads this error and the program may have written anything.
     #[error("Cannot connect to database at [{place}]: the password command printed no password, and the log says why")]
-    PasswordCommand {
-        /// The server.
-        place: String,
-    },
-    /// The user or the password is wrong.
+    PasswordCommand { place: String },
     #[error("Authentication failed - check connection string credentials ({0})")]
     Authentication(String),
-    /// The database does not exist.
     #[error("{0} - check the database name in the connection string")]
     DatabaseMissing(String),
     /// A pooler answered, but the configuration does not mention one. Start-up settings and prepared statements of a
@@ -188,20 +174,9 @@ pub enum ConnectError {
         "the connection to [{place}] goes through a connection pooler ({reason}): say so with pooler = \"transaction\" \
          (--pooler transaction, COUNTERSIGN_POOLER), or connect to PostgreSQL itself (docs/setup/pgbouncer.md)"
     )]
-    Pooled {
-        /// The server that answered.
-        place: String,
-        /// The observation that reveals the pooler.
-        reason: String,
-    },
-    /// Any other error that the server reports for a new connection.
+    Pooled { place: String, reason: String },
     #[error("the database at [{place}] refused the connection: {error}")]
-    Refused {
-        /// The server that answered.
-        place: String,
-        /// The error that it reported.
-        error: Box<ServerError>,
-    },
+    Refused { place: String, error: Box<ServerError> },
 }
 
 impl ConnectError {
@@ -287,6 +262,7 @@ const TOO_MANY_CONNECTIONS: &str = "53300";
 
 /// An error of a session.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum Error {
     /// There is no connection.
     #[error(transparent)]
@@ -294,35 +270,19 @@ pub enum Error {
     /// PostgreSQL refused a statement. The session can be used further.
     #[error("{0}")]
     Server(Box<ServerError>),
-    /// The connection is lost.
     #[error("the connection to the database was lost: {0}")]
     Lost(#[from] io::Error),
-    /// A single message from the server exceeds the session's limit.
     #[error("a row of {size} bytes is larger than the {limit} bytes allowed")]
-    MessageTooLarge {
-        /// The announced size, in bytes.
-        size: usize,
-        /// The limit, in bytes.
-        limit: usize,
-    },
-    /// A row has more values than the session converts.
+    MessageTooLarge { size: usize, limit: usize },
     #[error("a row of more than {limit} values is larger than allowed")]
-    TooManyValues {
-        /// The limit.
-        limit: usize,
-    },
+    TooManyValues { limit: usize },
     /// The deadline passed before the work was done.
     #[error("the deadline passed")]
     Deadline,
-    /// The receiver of the rows is gone.
     #[error("nobody takes the rows any more")]
     ReceiverDropped,
-    /// No session became free before the deadline.
     #[error("all {sessions} connections of this server were in use until the deadline")]
-    PoolTimeout {
-        /// The size of the pool.
-        sessions: usize,
-    },
+    PoolTimeout { sessions: usize },
 }
 
 impl Error {

@@ -58,9 +58,6 @@ const REFUSED_FUNCTIONS: [(&str, &str); 2] = [
 
 impl Session {
     /// Inspects the statement that was described under `name`, in the open transaction. Nothing of it runs.
-    ///
-    /// # Errors
-    /// [`ModifyingStatementError`]
     pub async fn inspect_modifying(
         &mut self,
         name: &str,

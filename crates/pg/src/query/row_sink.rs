@@ -214,9 +214,6 @@ impl RowSink {
     }
 
     /// Delivers the remaining rows, and waits until the receiver has acknowledged everything.
-    ///
-    /// # Errors
-    /// [`Error::ReceiverDropped`] if the receiver is gone or did not acknowledge.
     pub async fn finish(&mut self) -> Result<(), Error> {
         if self.overflow.is_some() {
             return Ok(());

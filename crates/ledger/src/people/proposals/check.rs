@@ -41,9 +41,6 @@ const STORE_SQL: &str = "select countersign.store_check($1, $2, $3)";
 impl Proposals {
     /// Asks the servers to check a pending or stale proposal, and waits for the answer until the deadline. Needs a login
     /// of a reviewer or of the console.
-    ///
-    /// # Errors
-    /// The login has no right to ask, or the ledger cannot be written.
     pub async fn request_check(&self, id: ProposalId, deadline: Instant) -> Result<Proposal, Failure> {
         let answer = self.writer.run_one(REQUEST_SQL, &[Some(id.to_string())], deadline).await;
         answer.map_err(|error| may_not_decide(&error).unwrap_or_else(|| ledger_failure(&error)))?;

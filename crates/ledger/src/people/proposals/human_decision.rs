@@ -53,9 +53,6 @@ impl From<Failure> for ConsoleDecisionError {
 
 impl Proposals {
     /// Prepares a decision on a proposal that the person has seen.
-    ///
-    /// # Errors
-    /// The login may not decide, or the ledger cannot be written.
     pub async fn begin_decision(&self, id: ProposalId) -> Result<DecisionNonce, Failure> {
         let deadline = Instant::now() + self.call_deadline;
         let answer = self.writer.run_one(BEGIN_SQL, &[Some(id.to_string())], deadline).await;

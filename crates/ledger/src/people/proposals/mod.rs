@@ -168,18 +168,12 @@ impl Proposals {
 
     /// Applies the policy of the tool to a call that is proposed, and logs the decision. Returns `None` for a tool
     /// without a policy.
-    ///
-    /// # Errors
-    /// The policy refuses the call, or cannot be applied.
     pub async fn apply_policy(&self, call: &WriteCall) -> Result<Option<AppliedPolicy>, Failure> {
         self.decide(call.executor.as_ref(), &call.request, PolicyMode::Refuse, call.deadline).await
     }
 
     /// The decision of the tool's policy for a call that is only previewed. The limit of the tool
     /// is not checked.
-    ///
-    /// # Errors
-    /// The policy refuses the call, or cannot be applied.
     pub async fn preview_policy(
         &self,
         executor: &dyn WriteExecutor,
@@ -237,9 +231,6 @@ impl Proposals {
     }
 
     /// Stores a proposal, or returns the identical one that waits already.
-    ///
-    /// # Errors
-    /// The ledger cannot be written, or the account has too many waiting proposals.
     pub async fn store(
         &self,
         call: &WriteCall,

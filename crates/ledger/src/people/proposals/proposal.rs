@@ -27,10 +27,9 @@ pub struct NewProposal {
 
 /// A stored proposal. Times are RFC 3339, UTC.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Proposal {
-    /// The id of the proposal.
     pub proposal_id: ProposalId,
-    /// The account that proposed.
     pub account_id: AccountId,
     /// The label of the actor that proposed.
     pub actor: Option<String>,
@@ -39,15 +38,10 @@ pub struct Proposal {
     pub client: Option<ClientInfo>,
     /// The agent's reason for the write, as it wrote it.
     pub reason: Option<String>,
-    /// The tool.
     pub tool_name: String,
-    /// As in [`NewProposal`].
     pub title: String,
-    /// The version of the tool.
     pub tool_version: String,
-    /// SHA-256 of the executor's definition.
     pub definition: String,
-    /// The tier of approval.
     pub tier: Tier,
     /// The number of people who must approve, and their group.
     #[serde(flatten)]
@@ -62,37 +56,27 @@ pub struct Proposal {
     pub description: String,
     /// Every effective parameter.
     pub params: Map<String, Value>,
-    /// The fingerprint of the call.
     pub params_hash: String,
-    /// The idempotency key of the caller.
     pub idempotency_key: Option<String>,
-    /// The preview.
     pub preview: Preview,
     /// The digest that an approval must name: 64 hexadecimal digits.
     pub digest: String,
-    /// When it was proposed.
     pub created_at: String,
-    /// When the proposal expires.
     pub expires_at: String,
     /// The status. A pending proposal past `expires_at` is reported as expired even before the sweep ends it.
     pub status: ProposalStatus,
     /// The account that decided, or the user of the operating system.
     pub decided_by: Option<String>,
-    /// The database login of the decision.
     pub decided_login: Option<String>,
     /// The channel of the decision, such as `elicitation` or `command_line`.
     pub decided_via: Option<String>,
-    /// When the decision was made.
     pub decided_at: Option<String>,
     /// The reason of a rejection, as its author wrote it.
     pub decision_reason: Option<String>,
-    /// The correlation id of the write that ended the proposal.
     pub correlation_id: Option<CorrelationId>,
     /// The error code of a failed execution.
     pub error_code: Option<String>,
-    /// The message of that error.
     pub error_message: Option<String>,
-    /// When the proposal ended.
     pub completed_at: Option<String>,
     /// The newest later proposal of the same call.
     #[serde(default)]
@@ -117,20 +101,15 @@ pub struct ProposalCheck {
 
 /// A proposal without its parameters and preview, which may be large.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct ProposalSummary {
-    /// The id of the proposal.
     pub proposal_id: ProposalId,
-    /// The account that proposed.
     pub account_id: AccountId,
     /// The label of the actor that proposed.
     pub actor: Option<String>,
-    /// As in [`Proposal`].
     pub reason: Option<String>,
-    /// The tool.
     pub tool_name: String,
-    /// As in [`Proposal`].
     pub title: String,
-    /// The tier of approval.
     pub tier: Tier,
     /// The number of people who must approve, and their group.
     #[serde(flatten)]
@@ -145,37 +124,28 @@ pub struct ProposalSummary {
     pub description: String,
     /// The digest that an approval must name.
     pub digest: String,
-    /// When it was proposed.
     pub created_at: String,
-    /// When the proposal expires.
     pub expires_at: String,
-    /// As in [`Proposal`].
     pub status: ProposalStatus,
     /// The account or user that decided.
     pub decided_by: Option<String>,
-    /// As in [`Proposal`].
     pub decided_login: Option<String>,
     /// The channel of the decision, such as `elicitation` or `command_line`.
     pub decided_via: Option<String>,
-    /// When the decision was made.
     pub decided_at: Option<String>,
-    /// The correlation id of the write that ended the proposal.
     pub correlation_id: Option<CorrelationId>,
     /// The error code of a failed execution.
     pub error_code: Option<String>,
-    /// The message of that error.
     pub error_message: Option<String>,
-    /// When the proposal ended.
     pub completed_at: Option<String>,
 }
 
 /// A proposal, and the outline of its call and preview.
 #[derive(Debug, Clone, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct OutlinedProposal {
-    /// The proposal.
     #[serde(flatten)]
     pub proposal: ProposalSummary,
-    /// The outline.
     pub outline: ProposalOutline,
 }
 
@@ -200,32 +170,29 @@ pub struct ProposalOutline {
 
 /// An approval of a proposal of tier approve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Approval {
     /// The person whose approval is counted: the database login on the command line, or the verified person in the
     /// console.
     pub person: String,
     /// The person in the console, or the user of the operating system that the command line reported.
     pub decided_by: String,
-    /// The database login.
     pub decided_login: String,
     /// The channel of the approval: `command_line` or `console`.
     pub decided_via: String,
-    /// When the approval was made.
     pub decided_at: String,
 }
 
 /// A question that a reviewer has asked the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Question {
     /// The person in the console, or the user of the operating system that the command line reported.
     pub asked_by: String,
-    /// The database login.
     pub asked_login: String,
     /// The channel: `command_line` or `console`.
     pub asked_via: String,
-    /// When it was asked.
     pub asked_at: String,
-    /// The question.
     pub question: String,
 }
 

@@ -19,12 +19,10 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A new value that differs from all that the statistics know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct UnusualValue {
-    /// The table.
     pub table: String,
-    /// The column.
     pub column: String,
-    /// The value.
     pub value: String,
     /// The number of values that the statistics list; `None` for a number or time that is far outside of them.
     pub listed: Option<u64>,

@@ -88,16 +88,14 @@ pub enum UndoOutcome {
 
 /// The reason why an undo failed, or why its outcome is unknown.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum UndoError {
-    /// Another undo of the same writes is running.
     #[error("an undo of the same writes is running: {0}")]
     InFlight(String),
-    /// The connection was lost during COMMIT.
     #[error(
         "the connection was lost while the undo was being committed, and whether it was is not known: look for {0} with `countersign audit show`"
     )]
     Unknown(CorrelationId),
-    /// The attempt failed, and nothing was changed.
     #[error("the undo was not made: {0}")]
     Failed(String),
     /// The selection of the plan cannot match any write.
@@ -145,9 +143,6 @@ impl Operator {
     }
 
     /// Tries to undo these writes together, in a transaction that is rolled back.
-    ///
-    /// # Errors
-    /// As [`Self::undo`].
     pub async fn try_undo(&self, writes: &[CorrelationId], who: &str) -> Result<UndoOutcome, UndoError> {
         self.try_parts(&[writes], who).await
     }

@@ -80,9 +80,6 @@ impl Operator {
 
     /// Undoes one part of a stored plan, if the part is the same as when it was shown. A finished part stays undone,
     /// so a second run continues after it.
-    ///
-    /// # Errors
-    /// As [`Operator::undo`].
     pub async fn run_part(&self, plan: &StoredPlan, part: &PlanPart, who: &str) -> Result<UndoProgress, UndoError> {
         let end = Instant::now() + TIMEOUT;
         let reversed = self.plans.value(REVERSED_SQL, &[Some(array(&part.writes))], end).await?;

@@ -8,16 +8,13 @@ use crate::evidence::effects;
 
 /// Selects the writes of a plan. A field that is `None` matches every write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct PlanScope {
-    /// The account of the writes.
     pub account: Option<String>,
     /// The person or agent on whose behalf they were made.
     pub actor: Option<String>,
-    /// The session of the writes.
     pub session: Option<String>,
-    /// The name of the client.
     pub client: Option<String>,
-    /// The tool of the writes.
     pub tool: Option<String>,
     /// A table of which the writes changed a row, as `schema.table`.
     pub table: Option<String>,
@@ -52,16 +49,13 @@ types::text_enum! {
 
 /// A selected write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct SelectedWrite {
-    /// The correlation id.
     pub correlation_id: CorrelationId,
-    /// The tool.
     pub tool_name: String,
-    /// The account.
     pub account_id: String,
     /// The person or agent on whose behalf the write was made.
     pub actor: Option<String>,
-    /// When the write ended.
     pub completed_at: String,
     /// False for a write that began within the range of time but ended after it. It is not undone.
     pub is_inside: bool,
@@ -130,10 +124,9 @@ impl PlanPart {
 
 /// The consequences of undoing selected writes.
 #[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Plan {
-    /// The selection.
     pub selection: Selection,
-    /// The selected writes.
     pub writes: Vec<SelectedWrite>,
     /// The consequences, including the conflicts of the trial.
     pub report: PlanReport,
@@ -149,16 +142,12 @@ impl Plan {
 
 /// A stored plan.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct StoredPlan {
-    /// The id of the plan.
     pub plan_id: String,
-    /// The digest of the plan that was shown.
     pub digest: String,
-    /// The parts, each of which is undone in one transaction.
     pub parts: Vec<PlanPart>,
-    /// The selection.
     pub selection: Selection,
-    /// The consequences when the plan was made.
     pub report: PlanReport,
 }
 
@@ -173,10 +162,9 @@ pub struct PlanRows {
 
 /// Rows of a table that an undo changes in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct PlanSummary {
-    /// The table.
     pub table: String,
-    /// The change that the undo makes.
     pub change: ChangeKind,
     /// The number of rows.
     pub rows: u64,

@@ -22,9 +22,6 @@ pub struct Conninfo {
 
 impl Conninfo {
     /// Reads `postgresql://…` or `host=… dbname=…`.
-    ///
-    /// # Errors
-    /// [`ConnectOptionsError::Malformed`] if the text is neither.
     pub fn parse(text: &str) -> Result<Self, ConnectOptionsError> {
         Ok(Self { pairs: pairs(text).map_err(ConnectOptionsError::Malformed)?, origin: None, origins: HashMap::new() })
     }

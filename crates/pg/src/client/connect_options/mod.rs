@@ -136,29 +136,18 @@ impl Default for Keepalive {
 /// The reason why a connection string is refused. It never quotes the string or a value in it, which may be a
 /// password.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum ConnectOptionsError {
-    /// Neither a URL nor keywords.
     #[error(
         "the connection string cannot be read ({0}); it looks like postgresql://user@host:5432/dbname \
          or host=localhost user=me dbname=mine"
     )]
     Malformed(String),
-    /// The key is not one of libpq's.
     #[error("there is no key \"{key}\" in {place}; the keys are libpq's, such as host, user, dbname, sslmode")]
-    UnknownKey {
-        /// The key.
-        key: String,
-        /// Its source.
-        place: String,
-    },
+    UnknownKey { key: String, place: String },
     /// The value is malformed or requests an unsupported feature.
     #[error("{origin}: {problem}")]
-    Setting {
-        /// The key or the variable that has it.
-        origin: String,
-        /// The problem and the remedy.
-        problem: String,
-    },
+    Setting { origin: String, problem: String },
 }
 
 impl ConnectOptions {

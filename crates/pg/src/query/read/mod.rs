@@ -287,9 +287,6 @@ impl Reader {
     }
 
     /// Leases a session of the reader's login, for queries about that login.
-    ///
-    /// # Errors
-    /// As [`Pool::acquire`], within the reader's deadline.
     pub async fn acquire(&self) -> Result<PooledSession, Error> {
         self.pool.acquire(Instant::now() + self.limits.deadline).await
     }

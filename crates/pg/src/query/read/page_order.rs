@@ -46,26 +46,20 @@ const KEY_TYPES: [Type; 22] = [
 
 /// The reason why no `after` is offered for a query: the end of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum PageProblem {
-    /// The query has no ORDER BY at its top level.
     #[error("its rows are not ordered")]
     Unordered,
-    /// ORDER BY has a key that is not a result column.
     #[error("it orders by something that is no plain table column of its result")]
     Expression,
-    /// Rows may be equal in all columns of ORDER BY.
     #[error("it does not order by a unique key of its tables, so rows may be equal in the order")]
     NotUnique,
-    /// The text of a value may not be parsed as the same value.
     #[error("it orders by a column of a type that cannot be given in `after`")]
     Type,
-    /// The settings that determine the text form may change during the query.
     #[error("it calls set_config, so its values may be written in another form")]
     Settings,
-    /// The text is valid alone, but not as a part of a statement.
     #[error("it cannot be continued as it stands: leave out `;` and comments at its end, and EXPLAIN or SHOW")]
     Text,
-    /// Planning or the catalog query failed.
     #[error("its order is not known at the moment")]
     Unknown,
 }

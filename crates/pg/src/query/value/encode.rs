@@ -100,9 +100,6 @@ fn is_safe(value: &Value, ty: &PgType) -> bool {
 }
 
 /// Encodes parameters whose strings are already in PostgreSQL's text form, including those of JSON types.
-///
-/// # Errors
-/// [`EncodeError`] as a whole sentence.
 pub fn encode_texts(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> {
     encode_each(given, types, |value, ty| match value {
         Value::String(text) => no_nul(value).map(|()| Some(text.clone())),
@@ -112,9 +109,6 @@ pub fn encode_texts(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option
 
 /// Encodes parameters. A value that is not a string becomes its JSON text if the type accepts only strings: `[123]`
 /// for a `text` becomes `123`.
-///
-/// # Errors
-/// [`EncodeError`] as a whole sentence.
 pub fn encode_with_json_texts(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> {
     encode_each(given, types, |value, ty| encode(&with_json_texts(value, ty), ty))
 }

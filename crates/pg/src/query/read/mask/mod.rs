@@ -133,17 +133,11 @@ pub(super) struct Masking {
 
 impl Reader {
     /// The database columns that these masks apply to, including those of partitions and child tables.
-    ///
-    /// # Errors
-    /// [`ReadError::Masked`] if a mask does not fit the database, or an error of the connection.
     pub async fn masked_columns(&self, masks: &Masks) -> Result<Vec<MaskedColumn>, ReadError> {
         Ok(self.masked_relations(masks).await?.columns())
     }
 
     /// Checks that these masks fit the database, and that no view or generated column defeats them.
-    ///
-    /// # Errors
-    /// [`ReadError::Masked`] if the check fails, or an error of the connection.
     pub async fn check_masks(&self, masks: &Masks) -> Result<(), ReadError> {
         let rules = rule_oids(&self.masked_relations(masks).await?.rules);
         if let Some([schema, view]) =
