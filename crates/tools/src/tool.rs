@@ -5,15 +5,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use ledger::proposals::NewProposal;
 use ledger::read::{ReadTrace, ResponsePermit};
-use ledger::{ExecutorRegistry, WriteOutput};
+use ledger::{ExecutorRegistry, WriteCall, WriteExecutor, WriteOutput, WriteRequest};
 use manifest::Access;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use types::{
     CorrelationId, ErrorCode, Failure, MAX_WRITE_REASON_CHARS, Masks, NumberFields, Principal, ProposalId, REASON,
-    ReasonRule, Rollback, Rule, Tier, ToolLimit,
+    ReasonRule, Redaction, Rollback, Rule, Tier, ToolLimit,
 };
 
 use crate::policy_text;
@@ -281,6 +282,21 @@ pub struct Call {
     pub trace: Option<Arc<ReadTrace>>,
 }
 
+impl Call {
+    /// A write of this tool with these parameters, on behalf of the caller.
+    pub(crate) fn write(&self, tool: &str, params: Map<String, Value>, executor: &Arc<dyn WriteExecutor>) -> WriteCall {
+        WriteCall {
+            request: WriteRequest { principal: self.principal.clone(), params },
+            tool: tool.to_owned(),
+            reason: self.reason.clone(),
+            redaction: Redaction::default(),
+            idempotency_key: None,
+            deadline: self.deadline,
+            executor: Arc::clone(executor),
+        }
+    }
+}
+
 /// Kind of success of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Disposition {
@@ -377,4 +393,13 @@ pub trait Tool: Send + Sync + 'static {
     /// Executes the call. The arguments are already validated against `info().input_schema`. Dropping the
     /// future cancels a read; a write continues to its end.
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>>;
+}
+
+/// The future of [`WriteTool::prepare`].
+pub(crate) type Prepared<'a> = Pin<Box<dyn Future<Output = Result<(WriteCall, NewProposal), Failure>> + Send + 'a>>;
+
+/// A tool whose calls are writes, or proposals of writes.
+pub(crate) trait WriteTool: Send + Sync + 'static {
+    /// The write that these arguments request, and what its proposal would have. They were checked against the schema.
+    fn prepare<'a>(&'a self, arguments: Map<String, Value>, call: &'a Call) -> Prepared<'a>;
 }

@@ -117,7 +117,7 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
     tools.push(get_recent_mutations::tool(services.records.clone()));
     tools.push(get_mutation_detail::tool(services.records.clone()));
     if let (Some(settings), Some(executor)) = (&services.execute_sql, executors.get(execute_sql::NAME)) {
-        tools.push(execute_sql::tool(services, settings, Arc::clone(executor), names.clone()));
+        tools.push(execute_sql::ExecuteSql::new(services, settings, executor, names.clone()).boxed());
     }
     let tiers = UndoTiers::new(services, catalog);
     if let Some(executor) = executors.get(UndoKind::Mutation.name()) {

@@ -4,24 +4,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use catalog::CatalogNames;
-use ledger::proposals::Proposals;
-use ledger::{ExecutorRegistry, Gate, WriteExecutor, WriteRequest};
+use ledger::proposals::{NewProposal, Proposals};
+use ledger::{ExecutorRegistry, Gate, WriteCall};
 use manifest::{Access, ToolCatalog};
 use review::{RowMasks, sentences};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use types::{Effects, ErrorCode, Failure, Redaction};
+use types::{Effects, ErrorCode, Failure};
 
+use super::execute_sql::ExecuteSql;
 use super::undo::{UndoKind, UndoTiers, UndoTool};
 use super::{Builtin, execute_sql};
-use crate::arguments::redaction;
 use crate::manifest_tools::write::ManifestWrite;
-use crate::mixed_script;
 use crate::row_masking::{answer, refused_for_masks};
 use crate::schema::{AnyJson, builtin_info, to_json};
 use crate::services::Services;
-use crate::tool::{Call, Tool, ToolInfo, ToolResult};
+use crate::tool::{Call, Tool, ToolInfo, ToolResult, WriteTool};
 
 pub(super) const NAME: &str = "preview_mutation";
 
@@ -81,48 +80,11 @@ struct PreviewData {
 struct PreviewMutation {
     gate: Gate,
     proposals: Proposals,
-    /// All write tools. The caller's profile determines which of them the caller may preview.
-    targets: BTreeMap<String, PreviewedWrite>,
-}
-
-enum PreviewedWrite {
-    Manifest(ManifestWrite),
-    Undo(UndoTool),
-    /// `execute_sql` in mode `rows`, and the names that its hints are made of.
-    Sql(Arc<dyn WriteExecutor>, Option<CatalogNames>),
-}
-
-impl PreviewedWrite {
-    /// The write that these arguments request, with its redaction and its warnings.
-    async fn request(
-        &self,
-        arguments: Map<String, Value>,
-        call: &Call,
-    ) -> Result<(WriteRequest, Redaction, Vec<String>), Failure> {
-        match self {
-            Self::Manifest(tool) => {
-                let request = tool.request(&arguments, &call.principal);
-                let redaction = redaction(tool.spec(), &request.params);
-                let warnings = mixed_script::warnings(tool.spec(), &request.params);
-                Ok((request, redaction, warnings))
-            }
-            Self::Undo(tool) => {
-                let undo = tool.requested(arguments, call).await?;
-                Ok((undo.request, Redaction::default(), Vec::new()))
-            }
-            Self::Sql(..) => {
-                Ok((execute_sql::previewed(arguments, &call.principal)?, Redaction::default(), Vec::new()))
-            }
-        }
-    }
-
-    fn executor(&self) -> &Arc<dyn WriteExecutor> {
-        match self {
-            Self::Manifest(tool) => tool.executor(),
-            Self::Undo(tool) => tool.executor(),
-            Self::Sql(executor, _) => executor,
-        }
-    }
+    /// All write tools. The caller's profile determines which of them the caller may preview. `execute_sql` only in mode
+    /// `rows`.
+    targets: BTreeMap<String, Box<dyn WriteTool>>,
+    /// The names that hints about statements of the caller are made of; `None` if nothing is read.
+    names: Option<CatalogNames>,
 }
 
 pub(super) fn tool(
@@ -132,19 +94,24 @@ pub(super) fn tool(
     tiers: &UndoTiers,
     names: Option<CatalogNames>,
 ) -> Box<dyn Tool> {
-    let written = catalog.tools.iter().filter(|spec| spec.access.writes()).filter_map(|spec| {
-        let tool = ManifestWrite::new(Arc::clone(spec), Arc::clone(executors.get(&spec.name)?), services);
-        Some((spec.name.clone(), PreviewedWrite::Manifest(tool)))
-    });
-    let undo = [UndoKind::Mutation, UndoKind::Run].into_iter().filter_map(|kind| {
-        let tool = UndoTool::new(kind, services, tiers.clone(), Arc::clone(executors.get(kind.name())?));
-        Some((kind.name().to_owned(), PreviewedWrite::Undo(tool)))
-    });
-    let modifies_rows = services.execute_sql.as_ref().is_some_and(|settings| settings.modifications.is_some());
-    let sql = executors.get(execute_sql::NAME).filter(|_| modifies_rows);
-    let sql = sql.map(|executor| (execute_sql::NAME.to_owned(), PreviewedWrite::Sql(Arc::clone(executor), names)));
+    let mut targets: BTreeMap<String, Box<dyn WriteTool>> = BTreeMap::new();
+    for spec in catalog.tools.iter().filter(|spec| spec.access.writes()) {
+        let Some(executor) = executors.get(&spec.name) else { continue };
+        let tool = ManifestWrite::new(Arc::clone(spec), Arc::clone(executor), services);
+        targets.insert(spec.name.clone(), Box::new(tool));
+    }
+    for kind in [UndoKind::Mutation, UndoKind::Run] {
+        let Some(executor) = executors.get(kind.name()) else { continue };
+        let tool = UndoTool::new(kind, services, tiers.clone(), Arc::clone(executor));
+        targets.insert(kind.name().to_owned(), Box::new(tool));
+    }
+    let settings = services.execute_sql.as_ref().filter(|settings| settings.modifications.is_some());
+    if let (Some(settings), Some(executor)) = (settings, executors.get(execute_sql::NAME)) {
+        let tool = ExecuteSql::new(services, settings, executor, names.clone());
+        targets.insert(execute_sql::NAME.to_owned(), Box::new(tool));
+    }
     let (gate, proposals) = (services.gate.clone(), services.proposals.clone());
-    let tool = PreviewMutation { gate, proposals, targets: written.chain(undo).chain(sql).collect() };
+    let tool = PreviewMutation { gate, proposals, targets, names };
     let info = builtin_info::<Arguments, PreviewData>(NAME, "Preview a write", DESCRIPTION, Access::Write);
     // Error messages must not quote `params`, which may contain sensitive parameters of the previewed tool.
     let info = ToolInfo { sensitive: vec!["params".to_owned()], ..info };
@@ -153,7 +120,7 @@ pub(super) fn tool(
 
 impl PreviewMutation {
     /// The tool with this name, if the caller's profile has it.
-    fn target(&self, name: &str, call: &Call) -> Result<&PreviewedWrite, Failure> {
+    fn target(&self, name: &str, call: &Call) -> Result<&dyn WriteTool, Failure> {
         let callers = call.tools.as_ref();
         let is_callers = |name: &str| callers.info(name).is_some();
         if name == execute_sql::NAME && is_callers(name) {
@@ -161,12 +128,12 @@ impl PreviewMutation {
                 return Err(refused_for_masks(name));
             }
             let untried = || Failure::new(ErrorCode::InvalidParams, UNTRIED).hint(UNTRIED_HINT);
-            return self.targets.get(name).ok_or_else(untried);
+            return self.targets.get(name).map(Box::as_ref).ok_or_else(untried);
         }
         if let Some(failure) = callers.unfit(name) {
             return Err(failure);
         }
-        self.targets.get(name).filter(|_| is_callers(name)).ok_or_else(|| {
+        self.targets.get(name).map(Box::as_ref).filter(|_| is_callers(name)).ok_or_else(|| {
             let known: Vec<&str> = self.targets.keys().map(String::as_str).filter(|name| is_callers(name)).collect();
             let message = format!("{NAME}: \"{name}\" is not a write tool of this server");
             let hint = if known.is_empty() {
@@ -181,22 +148,19 @@ impl PreviewMutation {
     async fn preview(&self, given: Arguments, call: Call) -> ToolResult {
         let target = self.target(&given.tool, &call)?;
         let params = call.tools.check(&given.tool, given.params)?;
-        let (request, redaction, warnings) = target.request(params, &call).await?;
-        let executor = target.executor();
+        let (write, NewProposal { mut warnings, .. }) = target.prepare(params, &call).await?;
+        let WriteCall { request, redaction, executor, .. } = write;
         executor.check(&request)?;
         let policy = self.proposals.preview_policy(executor.as_ref(), &request, call.deadline).await;
         let policy = policy.map_err(|failure| failure.redacted(&redaction))?;
-        let work = self.gate.preview(executor.as_ref(), &request, call.deadline).await;
-        let (work, effects) = match (work, target) {
-            (Ok(work), _) => work,
-            (Err(failure), PreviewedWrite::Sql(_, names)) => {
-                let sql = request.params.get("sql").and_then(Value::as_str).unwrap_or_default();
-                return Err(execute_sql::corrected(names.as_ref(), sql, failure, call.deadline).await.into());
+        let (work, effects) = match self.gate.preview(executor.as_ref(), &request, call.deadline).await {
+            Ok(work) => work,
+            Err(failure) if given.tool == execute_sql::NAME => {
+                return Err(execute_sql::corrected(self.names.as_ref(), &request, failure, call.deadline).await.into());
             }
-            (Err(failure), _) => return Err(failure.redacted(&redaction).into()),
+            Err(failure) => return Err(failure.redacted(&redaction).into()),
         };
-        let warnings =
-            warnings.into_iter().chain(work.unfiltered.iter().map(|table| sentences::unfiltered(table))).collect();
+        warnings.extend(work.unfiltered.iter().map(|table| sentences::unfiltered(table)));
         let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
         let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
         let mut rows = RowMasks::new(call.masks.as_deref());

@@ -4,16 +4,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::proposals::NewProposal;
-use ledger::{WriteCall, WriteExecutor, WriteRequest};
+use ledger::{WriteCall, WriteExecutor};
 use manifest::{ToolSpec, UndoSpec};
 use serde_json::{Map, Value};
-use types::{NumberFields, Principal, RowFormat, Tier};
+use types::{NumberFields, RowFormat};
 
 use crate::approval_flow::ApprovalFlow;
 use crate::arguments::{effective_params, redaction};
 use crate::mixed_script;
 use crate::services::Services;
-use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
+use crate::tool::{Annotations, Call, Prepared, Tool, ToolInfo, ToolResult, WriteTool};
 
 pub(crate) struct ManifestWrite {
     info: ToolInfo,
@@ -33,19 +33,6 @@ impl ManifestWrite {
         };
         let (info, number_fields) = (info(&spec, hints), number_fields(&spec));
         Self { info, spec, executor, flow: ApprovalFlow::new(services), number_fields }
-    }
-
-    pub(crate) fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    pub(crate) fn executor(&self) -> &Arc<dyn WriteExecutor> {
-        &self.executor
-    }
-
-    /// The request for these arguments, which were validated against the schema.
-    pub(crate) fn request(&self, arguments: &Map<String, Value>, principal: &Principal) -> WriteRequest {
-        WriteRequest { params: effective_params(&self.spec, arguments, principal), principal: principal.clone() }
     }
 }
 
@@ -86,32 +73,33 @@ impl Tool for ManifestWrite {
         Some(&self.number_fields)
     }
 
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
+    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let request = self.request(&call.arguments, &call.principal);
-            let idempotency_key = call.arguments.get("idempotency_key").and_then(Value::as_str).map(str::to_owned);
-            let redaction = redaction(&self.spec, &request.params);
-            let warnings = match self.spec.strictest_tier() {
-                Tier::Auto => Vec::new(),
-                Tier::Confirm | Tier::Approve => mixed_script::warnings(&self.spec, &request.params),
-            };
-            let spec = &self.spec;
-            let (title, in_title) = match &spec.summary {
-                Some(summary) => (summary.of_call(&request.params), summary.params().map(str::to_owned).collect()),
-                None => (spec.title.clone().unwrap_or_else(|| spec.name.clone()), Vec::new()),
-            };
-            let write = WriteCall {
-                request,
-                tool: spec.name.clone(),
-                reason: call.reason.clone(),
-                redaction,
-                idempotency_key,
-                deadline: call.deadline,
-                executor: Arc::clone(&self.executor),
-            };
-            let (tool_version, tier, rule) = (spec.version.clone(), spec.tier, spec.rule.clone());
-            let proposal = NewProposal { title, in_title, tool_version, tier, rule, warnings };
+            let (write, proposal) = self.prepare(std::mem::take(&mut call.arguments), &call).await?;
             self.flow.write(&call, write, proposal).await
         })
+    }
+}
+
+impl WriteTool for ManifestWrite {
+    fn prepare<'a>(&'a self, arguments: Map<String, Value>, call: &'a Call) -> Prepared<'a> {
+        let spec = &self.spec;
+        let params = effective_params(spec, &arguments, &call.principal);
+        let (title, in_title) = match &spec.summary {
+            Some(summary) => (summary.of_call(&params), summary.params().map(str::to_owned).collect()),
+            None => (spec.title.clone().unwrap_or_else(|| spec.name.clone()), Vec::new()),
+        };
+        let proposal = NewProposal {
+            title,
+            in_title,
+            tool_version: spec.version.clone(),
+            tier: spec.tier,
+            rule: spec.rule.clone(),
+            warnings: mixed_script::warnings(spec, &params),
+        };
+        let redaction = redaction(spec, &params);
+        let idempotency_key = arguments.get("idempotency_key").and_then(Value::as_str).map(str::to_owned);
+        let write = WriteCall { redaction, idempotency_key, ..call.write(&spec.name, params, &self.executor) };
+        Box::pin(std::future::ready(Ok((write, proposal))))
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
-use types::{AccountId, ApprovalRule, ClientInfo, CorrelationId, Failure, Principal, ProposalId, Tier};
+use types::{AccountId, ApprovalRule, ClientInfo, CorrelationId, Failure, Principal, ProposalId, TOOL_VERSION, Tier};
 
 use super::preview::Preview;
 use super::state::{ProposalStatus, closed};
@@ -23,6 +23,15 @@ pub struct NewProposal {
     pub rule: ApprovalRule,
     /// What people should look at.
     pub warnings: Vec<String>,
+}
+
+impl NewProposal {
+    /// A proposal of a built-in tool.
+    #[must_use]
+    pub fn builtin(title: &str, tier: Tier, rule: ApprovalRule) -> Self {
+        let (title, tool_version) = (title.to_owned(), TOOL_VERSION.to_owned());
+        Self { title, in_title: Vec::new(), tool_version, tier, rule, warnings: Vec::new() }
+    }
 }
 
 /// A stored proposal. Times are RFC 3339, UTC.

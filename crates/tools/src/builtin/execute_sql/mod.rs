@@ -17,14 +17,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use types::{ApprovalRule, ErrorCode, Failure, Principal, Redaction, TOOL_VERSION, Tier};
+use types::{ApprovalRule, ErrorCode, Failure};
 
 use super::Builtin;
 use super::query_database::QueryData;
 use crate::approval_flow::ApprovalFlow;
 use crate::schema::{AnyParameter, builtin_info, parsed};
 use crate::services::{ExecuteSqlSettings, Services};
-use crate::tool::{Annotations, Call, Tool, ToolError, ToolInfo, ToolResult};
+use crate::tool::{Annotations, Call, Prepared, Tool, ToolError, ToolInfo, ToolResult, WriteTool};
 
 pub(crate) use crate::tool::EXECUTE_SQL as NAME;
 
@@ -60,13 +60,42 @@ struct ExecuteData {
     result: QueryData,
 }
 
-struct ExecuteSql {
+pub(super) struct ExecuteSql {
     executor: Arc<dyn WriteExecutor>,
     flow: ApprovalFlow,
     /// The names that hints are made of; `None` if nothing is read.
     names: Option<CatalogNames>,
-    tier: Tier,
-    warnings: Vec<String>,
+    settings: ExecuteSqlSettings,
+}
+
+impl ExecuteSql {
+    pub(super) fn new(
+        services: &Services,
+        settings: &ExecuteSqlSettings,
+        executor: &Arc<dyn WriteExecutor>,
+        names: Option<CatalogNames>,
+    ) -> Self {
+        let (executor, flow) = (Arc::clone(executor), ApprovalFlow::new(services));
+        Self { executor, flow, names, settings: settings.clone() }
+    }
+
+    /// The tool itself. Its arguments stay unparsed, as in a preview.
+    pub(super) fn boxed(self) -> Box<dyn Tool> {
+        Builtin::boxed(info(&self.settings), self, |tool, given, call| Box::pin(execute(tool, given, call)))
+    }
+}
+
+impl WriteTool for ExecuteSql {
+    fn prepare<'a>(&'a self, arguments: Map<String, Value>, call: &'a Call) -> Prepared<'a> {
+        Box::pin(async move {
+            let Arguments { sql, params, idempotency_key } = parsed(NAME, arguments)?;
+            let params = Map::from_iter([("sql".to_owned(), Value::from(sql)), ("params".to_owned(), params.into())]);
+            let write = WriteCall { idempotency_key, ..call.write(NAME, params, &self.executor) };
+            let mut proposal = NewProposal::builtin(TITLE, self.settings.tier, ApprovalRule::default());
+            proposal.warnings.extend(self.settings.modifications.is_none().then(|| any::UNTRIED.to_owned()));
+            Ok((write, proposal))
+        })
+    }
 }
 
 /// The executor for the mode of these settings.
@@ -75,17 +104,6 @@ pub(super) fn executor(settings: &ExecuteSqlSettings) -> Arc<dyn WriteExecutor> 
         Some(limits) => Arc::new(rows::ModifyingSqlExecutor::new(settings, limits.clone())),
         None => Arc::new(any::AdhocSqlExecutor::new(settings)),
     }
-}
-
-pub(super) fn tool(
-    services: &Services,
-    settings: &ExecuteSqlSettings,
-    executor: Arc<dyn WriteExecutor>,
-    names: Option<CatalogNames>,
-) -> Box<dyn Tool> {
-    let warnings = if settings.modifications.is_none() { vec![any::UNTRIED.to_owned()] } else { Vec::new() };
-    let tool = ExecuteSql { executor, flow: ApprovalFlow::new(services), names, tier: settings.tier, warnings };
-    Builtin::boxed(info(settings), tool, |tool, given, call| Box::pin(execute(tool, given, call)))
 }
 
 fn info(settings: &ExecuteSqlSettings) -> ToolInfo {
@@ -101,29 +119,12 @@ fn info(settings: &ExecuteSqlSettings) -> ToolInfo {
     ToolInfo { tier: Some(settings.tier), reason: Some(settings.reason), hints, ..info }
 }
 
-async fn execute(tool: &ExecuteSql, given: Arguments, call: Call) -> ToolResult {
-    let Arguments { sql, params, idempotency_key } = given;
-    let request = write_request(sql.clone(), params, &call.principal);
-    let write = WriteCall {
-        request,
-        tool: NAME.to_owned(),
-        reason: call.reason.clone(),
-        redaction: Redaction::default(),
-        idempotency_key,
-        deadline: call.deadline,
-        executor: Arc::clone(&tool.executor),
-    };
-    let proposal = NewProposal {
-        title: TITLE.to_owned(),
-        in_title: Vec::new(),
-        tool_version: TOOL_VERSION.to_owned(),
-        tier: tool.tier,
-        rule: ApprovalRule::default(),
-        warnings: tool.warnings.clone(),
-    };
+async fn execute(tool: &ExecuteSql, given: Map<String, Value>, call: Call) -> ToolResult {
+    let (write, proposal) = tool.prepare(given, &call).await?;
+    let request = write.request.clone();
     match tool.flow.write(&call, write, proposal).await {
         Err(ToolError { correlation_id, failure }) => {
-            let failure = corrected(tool.names.as_ref(), &sql, *failure, call.deadline).await;
+            let failure = corrected(tool.names.as_ref(), &request, *failure, call.deadline).await;
             Err(ToolError { correlation_id, failure: Box::new(failure) })
         }
         written => written,
@@ -131,22 +132,17 @@ async fn execute(tool: &ExecuteSql, given: Arguments, call: Call) -> ToolResult 
 }
 
 /// The failure with the hints of reads.
-pub(super) async fn corrected(names: Option<&CatalogNames>, sql: &str, failure: Failure, deadline: Instant) -> Failure {
+pub(super) async fn corrected(
+    names: Option<&CatalogNames>,
+    request: &WriteRequest,
+    failure: Failure,
+    deadline: Instant,
+) -> Failure {
+    let sql = request.params.get("sql").and_then(Value::as_str).unwrap_or_default();
     match names {
         Some(names) => catalog::corrected(names, sql, failure, deadline).await,
         None => failure,
     }
-}
-
-/// The request for the arguments of a preview, which were checked against the schema.
-pub(super) fn previewed(arguments: Map<String, Value>, principal: &Principal) -> Result<WriteRequest, Failure> {
-    let Arguments { sql, params, .. } = parsed(NAME, arguments)?;
-    Ok(write_request(sql, params, principal))
-}
-
-fn write_request(sql: String, params: Vec<Value>, principal: &Principal) -> WriteRequest {
-    let recorded = [("sql".to_owned(), Value::from(sql)), ("params".to_owned(), params.into())];
-    WriteRequest { principal: principal.clone(), params: recorded.into_iter().collect() }
 }
 
 /// The parameters of the statement, as a record or a proposal stores them.

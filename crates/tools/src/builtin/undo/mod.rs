@@ -11,12 +11,12 @@ use std::sync::Arc;
 use ledger::plans::Plans;
 use ledger::proposals::NewProposal;
 use ledger::undo::SetAgain;
-use ledger::{Records, WriteCall, WriteExecutor, WriteRequest};
+use ledger::{Records, WriteCall, WriteExecutor};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use types::{ApprovalRule, CorrelationId, ErrorCode, Failure, ReasonRule, Redaction, TOOL_VERSION, Tier, UNDO_TOOL};
+use types::{CorrelationId, ErrorCode, Failure, ReasonRule, UNDO_TOOL};
 
 pub(super) use executor::UndoExecutor;
 pub(super) use tiers::UndoTiers;
@@ -25,7 +25,7 @@ use super::{Builtin, correlation_id};
 use crate::approval_flow::ApprovalFlow;
 use crate::schema::{AnyJson, arguments, builtin_info};
 use crate::services::Services;
-use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
+use crate::tool::{Annotations, Call, Prepared, Tool, ToolInfo, ToolResult, WriteTool};
 use catalog::ledger_failure;
 
 /// The two tools that undo writes.
@@ -116,15 +116,6 @@ struct RunData {
     set_again: Option<SetAgain>,
 }
 
-pub(super) struct RequestedUndo {
-    pub(super) request: WriteRequest,
-    /// The strictest tier of the writes that it undoes.
-    tier: Tier,
-    /// Who must approve the undo, if the tier is `approve`.
-    rule: ApprovalRule,
-    idempotency_key: String,
-}
-
 pub(super) struct UndoTool {
     kind: UndoKind,
     records: Records,
@@ -149,25 +140,6 @@ impl UndoTool {
     /// The tool itself. Its arguments stay unparsed, as in a preview.
     pub(super) fn boxed(self) -> Box<dyn Tool> {
         Builtin::boxed(self.kind.info(), self, |tool, given, call| Box::pin(undo(tool, given, call)))
-    }
-
-    pub(super) fn executor(&self) -> &Arc<dyn WriteExecutor> {
-        &self.executor
-    }
-
-    /// Resolves the arguments to an undo.
-    ///
-    /// # Errors
-    /// The arguments name no write or plan of the account, or a write that the caller cannot undo.
-    pub(super) async fn requested(&self, given: Map<String, Value>, call: &Call) -> Result<RequestedUndo, Failure> {
-        let (params, idempotency_key) = match self.kind {
-            UndoKind::Mutation => mutation(given)?,
-            UndoKind::Run => self.run(given, call).await?,
-        };
-        let request = WriteRequest { principal: call.principal.clone(), params };
-        let writes = self.kind.writes(&request)?;
-        let (tier, rule) = self.tiers.strictest(call, &self.records, self.kind.name(), &writes).await?;
-        Ok(RequestedUndo { request, tier, rule, idempotency_key })
     }
 
     /// The parameters and the idempotency key for the undo of a plan.
@@ -209,24 +181,26 @@ fn mutation(given: Map<String, Value>) -> Result<(Map<String, Value>, String), F
     Ok((params, format!("undo:{write}")))
 }
 
+impl WriteTool for UndoTool {
+    /// Fails if the arguments name no write or plan of the account, or a write that the caller cannot undo.
+    fn prepare<'a>(&'a self, arguments: Map<String, Value>, call: &'a Call) -> Prepared<'a> {
+        Box::pin(async move {
+            let name = self.kind.name();
+            let (params, idempotency_key) = match self.kind {
+                UndoKind::Mutation => mutation(arguments)?,
+                UndoKind::Run => self.run(arguments, call).await?,
+            };
+            let idempotency_key = Some(idempotency_key);
+            let write = WriteCall { idempotency_key, ..call.write(name, params, &self.executor) };
+            // The strictest tier of the writes that it undoes.
+            let writes = self.kind.writes(&write.request)?;
+            let (tier, rule) = self.tiers.strictest(call, &self.records, name, &writes).await?;
+            Ok((write, NewProposal::builtin(self.kind.title(), tier, rule)))
+        })
+    }
+}
+
 async fn undo(tool: &UndoTool, given: Map<String, Value>, call: Call) -> ToolResult {
-    let RequestedUndo { request, tier, rule, idempotency_key } = tool.requested(given, &call).await?;
-    let write = WriteCall {
-        request,
-        tool: tool.kind.name().to_owned(),
-        reason: call.reason.clone(),
-        redaction: Redaction::default(),
-        idempotency_key: Some(idempotency_key),
-        deadline: call.deadline,
-        executor: Arc::clone(&tool.executor),
-    };
-    let proposal = NewProposal {
-        title: tool.kind.title().to_owned(),
-        in_title: Vec::new(),
-        tool_version: TOOL_VERSION.to_owned(),
-        tier,
-        rule,
-        warnings: Vec::new(),
-    };
+    let (write, proposal) = tool.prepare(given, &call).await?;
     tool.flow.write(&call, write, proposal).await
 }
