@@ -1,7 +1,7 @@
 //! The login of the read path. Security depends on the privileges of this login: a read-only transaction prevents
 //! little, and a query can undo SET ROLE.
 
-use pg::{ConnectOptions, PipelineStatement, Reader};
+use pg::{ConnectOptions, PipelineStatement, Reader, StatementResult};
 use types::Secret;
 
 use crate::Ledger;
@@ -57,8 +57,7 @@ pub async fn check_reader(reader: &Reader) -> Result<(), ReaderRoleError> {
     let mut lease = reader.acquire().await?;
     let outcomes =
         lease.session().run(&[PipelineStatement::without_params(POWER_SQL)]).await.map_err(|failed| failed.error)?;
-    let row = outcomes.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next());
-    match row.and_then(|row| <[Option<String>; 2]>::try_from(row).ok()) {
+    match outcomes.into_iter().next().and_then(StatementResult::into_row) {
         Some([Some(role), Some(power)]) => Err(ReaderRoleError::Privileged { role, power }),
         _ => Ok(()),
     }

@@ -106,11 +106,10 @@ impl Admission<'_> {
             Err(pg::Error::Deadline) => return Err(self.abandoned(pg::Error::Deadline).await),
             Err(error) => return Err(unanswered(None, &error)),
         };
-        let row = match answer {
-            Ok(answer) => answer.rows.into_iter().next().unwrap_or_default(),
+        let [verdict, original, detail] = match answer {
+            Ok(answer) => answer.into_row().unwrap_or_default(),
             Err(refused) => return Ok(Some(refused)),
         };
-        let [verdict, original, detail] = <[Option<String>; 3]>::try_from(row).unwrap_or_default();
         let original = original.as_deref().and_then(CorrelationId::parse);
         let detail = detail.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
         Ok(Some(match (verdict.as_deref(), original) {
@@ -192,7 +191,7 @@ impl Admission<'_> {
         let id = Some(original.to_string());
         let mut lease = self.writer.acquire(deadline).await?;
         let compared = lease.run_one(CHANGED_SQL, std::slice::from_ref(&id), deadline).await?;
-        let changed = compared.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+        let changed = compared.into_value();
         let changed = changed.and_then(|json| serde_json::from_str::<Value>(&json).ok());
         let params = [
             Some(self.attempt.intent.correlation_id.to_string()),
@@ -205,7 +204,7 @@ impl Admission<'_> {
             return Ok(AdmitDecision::Refused(superseded(original, &changed)));
         }
         let answer = lease.run_one(RESULT_SQL, &[id], deadline).await?;
-        let result = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+        let result = answer.into_value();
         let cached_result = result.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
         Ok(AdmitDecision::Duplicate { original, cached_result })
     }

@@ -93,7 +93,7 @@ impl HintQuery {
 
     /// The hint in the result of [`HintQuery::step`].
     pub(crate) fn hint(answer: Option<StatementResult>) -> Option<String> {
-        answer?.rows.into_iter().flatten().next()?
+        answer?.into_value()
     }
 }
 

@@ -123,7 +123,7 @@ async fn is_renewed(lease: &mut PooledSession) -> Result<bool, CommitError> {
     let renew = PipelineStatement::without_params(RENEW_SQL);
     let steps = [PipelineStatement::without_params("rollback"), renew];
     let outcomes = lease.session().run(&steps).await.map_err(|failed| unfinished(failed.error))?;
-    let renewed = outcomes.into_iter().next_back().and_then(|outcome| outcome.rows.into_iter().flatten().next()?);
+    let renewed = outcomes.into_iter().next_back().and_then(StatementResult::into_value);
     Ok(lease.is_outdated() || renewed.is_some_and(|number| number != "0"))
 }
 
@@ -213,8 +213,7 @@ async fn succeed(
 
 /// How the write can be undone, according to the ledger.
 pub(crate) fn receipt(finished: StatementResult) -> Option<Rollback> {
-    let receipt = finished.rows.into_iter().flatten().next()??;
-    serde_json::from_str(&receipt).ok()
+    serde_json::from_str(&finished.into_value()?).ok()
 }
 
 /// The failure if the ledger refuses to record a success: the undo is not an exact inverse, the account was frozen

@@ -35,7 +35,7 @@ pub(crate) async fn find(
 ) -> Result<Option<ExistingWrite>, pg::Error> {
     let params = [slot, fingerprint.as_str()].map(|text| Some(text.to_owned()));
     let outcome = writer.run_one(EXISTING_WRITE_SQL, &params, deadline).await?;
-    let row = outcome.rows.into_iter().next().and_then(|row| <[Option<String>; 4]>::try_from(row).ok());
+    let row = outcome.into_row::<4>();
     let Some([verdict, original, result, detail]) = row else { return Ok(None) };
     let json = |text: Option<String>| text.and_then(|text| serde_json::from_str::<Value>(&text).ok());
     let Some(original) = original.as_deref().and_then(CorrelationId::parse) else { return Ok(None) };

@@ -12,7 +12,7 @@
 
 use std::str::FromStr;
 
-use pg::{CompleteResult, Error, ModifyingStatementError, PipelineStatement, RowRetention, value};
+use pg::{CompleteResult, Error, ModifyingStatementError, PipelineStatement, RowRetention, StatementResult, value};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{ErrorCode, Failure, TableAccess};
@@ -233,8 +233,8 @@ impl WriteTx<'_> {
         let mut steps = SETTLE.map(PipelineStatement::without_params).to_vec();
         steps.push(PipelineStatement::new(CHANGES_SQL, &params));
         let ran = self.lease.session().run(&steps).await.map_err(|failed| self.failed(failed.error, false))?;
-        let row = ran.into_iter().next_back().and_then(|found| found.rows.into_iter().next()).unwrap_or_default();
-        let [changed, track_counts, others] = <[Option<String>; 3]>::try_from(row).unwrap_or_default();
+        let row = ran.into_iter().next_back().and_then(StatementResult::into_row);
+        let [changed, track_counts, others] = row.unwrap_or_default();
         if track_counts.as_deref() != Some("on") {
             let why = "the setting track_counts is off, so it is unknown what the statement changed";
             return Err(not_permitted(why.to_owned()).hint("The operator can switch track_counts on.").into());

@@ -7,7 +7,7 @@
 //!                       admit, apply_policy again for a call that is no duplicate; then the refusal is logged
 //! ```
 
-use pg::{PipelineStatement, ServerError, WriterPool};
+use pg::{PipelineStatement, ServerError, StatementResult, WriterPool};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, LimitScope, Principal, Rule, RuleAction, Tier, ToolLimit};
@@ -218,8 +218,7 @@ pub(crate) async fn decide(
             ledger_failure(&error)
         }
     })?;
-    let row = outcomes.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next());
-    let json = row.and_then(|row| row.into_iter().next().flatten());
+    let json = outcomes.into_iter().next().and_then(StatementResult::into_value);
     call.policy.read(json.as_deref())
 }
 

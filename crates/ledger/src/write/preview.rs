@@ -9,7 +9,7 @@
 //! If the caller drops the future, the session is closed and PostgreSQL rolls back. PostgreSQL does not roll back
 //! sequences, so a preview may leave gaps in their numbers.
 
-use pg::{PipelineStatement, PooledSession, WriterPool};
+use pg::{PipelineStatement, PooledSession, StatementResult, WriterPool};
 use serde_json::json;
 use tokio::time::Instant;
 use types::{CorrelationId, Effects, ErrorCode, Failure};
@@ -82,8 +82,7 @@ impl Trials<'_> {
             Ok(outcomes) => outcomes.map_err(|failed| failure(&failed.error))?,
             Err(_) => return Err(failure(&pg::Error::Deadline)),
         };
-        let row = outcomes.into_iter().nth(1).and_then(|outcome| outcome.rows.into_iter().next());
-        let snapshot = row.and_then(|row| row.into_iter().next().flatten());
+        let snapshot = outcomes.into_iter().nth(1).and_then(StatementResult::into_value);
         snapshot.ok_or_else(|| Failure::new(ErrorCode::InternalError, "PostgreSQL has exported no snapshot"))
     }
 

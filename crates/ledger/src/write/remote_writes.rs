@@ -71,7 +71,8 @@ impl RemoteWrites {
             pg::Error::Server(error) if failed.step == 0 => RemoteWriteError::Deferred(error),
             error => RemoteWriteError::Database(error),
         })?;
-        let [has_foreign, has_citus, foreign] = only_row(outcomes).unwrap_or_default();
+        let row = outcomes.into_iter().next_back().and_then(StatementResult::into_row);
+        let [has_foreign, has_citus, foreign] = row.unwrap_or_default();
         let (has_foreign, has_citus) = (has_foreign.as_deref() == Some("true"), has_citus.as_deref() == Some("true"));
         if let Some(table) = foreign {
             return Err(refusal(&table, "a foreign table, whose rows are in another database"));
@@ -80,7 +81,7 @@ impl RemoteWrites {
             let step = [PipelineStatement::without_params(DISTRIBUTED_SQL)];
             let outcomes =
                 lease.session().run(&step).await.map_err(|failed| RemoteWriteError::Database(failed.error))?;
-            if let Some([Some(table)]) = only_row(outcomes) {
+            if let Some(table) = outcomes.into_iter().next_back().and_then(StatementResult::into_value) {
                 return Err(refusal(&table, "a table of Citus with rows on other nodes"));
             }
         }
@@ -88,11 +89,6 @@ impl RemoteWrites {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = absent;
         Ok(())
     }
-}
-
-/// The row of the last statement.
-fn only_row<const N: usize>(outcomes: Vec<StatementResult>) -> Option<[Option<String>; N]> {
-    outcomes.into_iter().next_back()?.rows.into_iter().next()?.try_into().ok()
 }
 
 fn refusal(table: &str, what: &str) -> RemoteWriteError {

@@ -132,8 +132,8 @@ async fn end(
 ) -> Result<bool, pg::Error> {
     let mut params = vec![Some(timeout_ms(deadline))];
     params.extend(attempt.failed(cause));
-    let ended = writer.run_one(END_SQL, &params, deadline).await?.rows.into_iter().next();
-    Ok(ended.and_then(|row| row.into_iter().nth(1)).flatten().as_deref() == Some("t"))
+    let ended = writer.run_one(END_SQL, &params, deadline).await?.into_row();
+    Ok(ended.is_some_and(|[_, ended]| ended.as_deref() == Some("t")))
 }
 
 /// The outcome in the record; `None` if there is no record, or the attempt is still running.
@@ -152,12 +152,8 @@ async fn outcome(
     correlation_id: CorrelationId,
     deadline: Instant,
 ) -> Result<Option<Result<WriteOutcome, Failure>>, pg::Error> {
-    let row = writer.run_one(sql, params, deadline).await?.rows.into_iter().next();
-    let Some([status, code, message, result, rows, undo]) =
-        row.and_then(|row| <[Option<String>; 6]>::try_from(row).ok())
-    else {
-        return Ok(None);
-    };
+    let row = writer.run_one(sql, params, deadline).await?.into_row();
+    let Some([status, code, message, result, rows, undo]) = row else { return Ok(None) };
     if status.as_deref() == Some("pending") {
         return Ok(None);
     }

@@ -218,7 +218,7 @@ impl<'a> WriteTx<'a> {
         // The result of the claim. A preview has no attempt to claim.
         let hints = outcomes.drain(..outcomes.len().saturating_sub(statements.len())).next_back();
         if !self.is_preview && self.hint.is_none() {
-            self.hint = hints.and_then(|outcome| outcome.rows.into_iter().next()?.into_iter().next()?);
+            self.hint = hints.and_then(StatementResult::into_value);
         }
         if !self.lease.session().in_transaction() {
             // The compiler refuses statements in manifests that end the transaction, but a native executor could run

@@ -62,6 +62,18 @@ pub struct StatementResult {
 }
 
 impl StatementResult {
+    /// The first row, if there is one with so many columns.
+    #[must_use]
+    pub fn into_row<const N: usize>(self) -> Option<[Option<String>; N]> {
+        self.rows.into_iter().next()?.try_into().ok()
+    }
+
+    /// The first value of the first row.
+    #[must_use]
+    pub fn into_value(self) -> Option<String> {
+        self.rows.into_iter().next()?.into_iter().next()?
+    }
+
     /// The number of rows in the command tag: the last word of `INSERT 0 3`, `UPDATE 2`, `SELECT 5`.
     #[must_use]
     pub fn rows_affected(&self) -> u64 {

@@ -118,7 +118,7 @@ impl Proposals {
         ];
         match self.writer.run_one(DECIDE_SQL, &params, deadline).await {
             Ok(answer) => {
-                let verdict = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+                let verdict = answer.into_value();
                 verdict_of(&verdict.unwrap_or_default())
             }
             Err(error @ (pg::Error::Lost(_) | pg::Error::Deadline)) => {
@@ -145,7 +145,7 @@ impl Proposals {
             Failure::new(ErrorCode::DbError, message)
                 .hint("Ask get_proposal. If it is confirmed, a server carries it out: do not propose it again.")
         })?;
-        let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
+        let row = answer.into_row::<2>();
         let Some([status, taken]) = row else { return Err(not_found()) };
         match status.as_deref().and_then(ProposalStatus::parse) {
             Some(ProposalStatus::Confirmed) if attempt.is_some() && taken == attempt.map(|it| it.to_string()) => {

@@ -57,7 +57,7 @@ impl Proposals {
         let deadline = Instant::now() + self.call_deadline;
         let answer = self.writer.run_one(BEGIN_SQL, &[Some(id.to_string())], deadline).await;
         let answer = answer.map_err(|error| may_not_decide(&error).unwrap_or_else(|| ledger_failure(&error)))?;
-        let nonce = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+        let nonce = answer.into_value();
         nonce.map(|nonce| DecisionNonce(Secret::new(nonce))).ok_or_else(not_found)
     }
 
@@ -119,7 +119,7 @@ impl Proposals {
             .hint("Look with `countersign proposals show`; repeating the decision is safe."),
             _ => may_not_decide(&error).unwrap_or_else(|| ledger_failure(&error)),
         })?;
-        Ok(answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten()).unwrap_or_default())
+        Ok(answer.into_value().unwrap_or_default())
     }
 
     /// The proposal after the ledger's verdict on a decision.

@@ -270,7 +270,7 @@ impl Proposals {
         ];
         let answer = self.writer.run_one(PROPOSE_SQL, &params, call.deadline).await;
         let answer = answer.map_err(|error| ledger_failure(&error))?;
-        let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
+        let row = answer.into_row::<2>();
         match row {
             Some([_, Some(stored)]) => match ProposalId::parse(&stored) {
                 Some(id) => self.get(Some(&principal.account_id), id).await?.ok_or_else(not_found),

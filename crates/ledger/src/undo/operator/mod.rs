@@ -249,8 +249,7 @@ impl Operator {
         let wait_ms = Some(RESOLVE_TIMEOUT.as_millis().to_string());
         let params = [Some(id.to_string()), admitted.slot.clone(), wait_ms];
         let asked = self.writer.run_one(RESOLVE_SQL, &params, Instant::now() + RESOLVE_TIMEOUT).await;
-        let row = asked.map_err(|_| UndoError::Unknown(id))?.rows.into_iter().next();
-        match row.and_then(|row| <[Option<String>; 3]>::try_from(row).ok()) {
+        match asked.map_err(|_| UndoError::Unknown(id))?.into_row::<3>() {
             Some([Some(status), ..]) if status == "success" => self.undone(id, rows, None).await,
             Some([_, _, message]) => Err(UndoError::Failed(message.unwrap_or_default())),
             None => Err(UndoError::Unknown(id)),
@@ -316,7 +315,7 @@ async fn admit(
     let end = Instant::now() + RESOLVE_TIMEOUT;
     loop {
         let answer = lease.run_one(ADMIT_SQL, &params, end).await?;
-        let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 3]>::try_from(row).ok());
+        let row = answer.into_row::<3>();
         let [verdict, original, slot] = row.unwrap_or_default();
         if verdict.as_deref() == Some("run") {
             return Ok(AdmittedUndo { correlation_id, slot });
