@@ -23,9 +23,7 @@ pub enum SystemRequirement {
 /// A binary for one platform.
 #[derive(Debug, Clone)]
 pub struct Executable {
-    /// Its platform.
     pub platform: Platform,
-    /// The file.
     pub bytes: Vec<u8>,
     /// The oldest system on which it runs.
     pub requirement: SystemRequirement,

@@ -5,12 +5,9 @@ use std::str::FromStr;
 
 use anyhow::bail;
 
-/// Operating systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Os {
-    /// Linux.
     Linux,
-    /// macOS.
     Darwin,
 }
 
@@ -24,12 +21,9 @@ impl Os {
     }
 }
 
-/// Processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cpu {
-    /// x86-64.
     X64,
-    /// AArch64.
     Arm64,
 }
 
@@ -60,19 +54,15 @@ pub enum Libc {
     Musl,
 }
 
-/// A platform: the key of a binary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Platform {
-    /// Operating system.
     pub os: Os,
-    /// Processor.
     pub cpu: Cpu,
     /// C library, on Linux.
     pub libc: Option<Libc>,
 }
 
 impl Platform {
-    /// All of them.
     pub const ALL: [Self; 6] = [
         Self::new(Os::Linux, Cpu::X64, Some(Libc::Gnu)),
         Self::new(Os::Linux, Cpu::X64, Some(Libc::Musl)),

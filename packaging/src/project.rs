@@ -1,7 +1,6 @@
 //! Names and texts that several packages have. The version, the licence and the address of the repository are those of
 //! the workspace.
 
-/// Version of every package.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Licence of every package, as an SPDX expression.
 pub const LICENSE: &str = env!("CARGO_PKG_LICENSE");

@@ -115,9 +115,6 @@ pub fn command(front_end: FrontEnd) -> clap::Command {
 }
 
 /// Parses a command line: the arguments after `countersign query`, `pipe` or `psql`.
-///
-/// # Errors
-/// [`ParseExit`] if there is nothing to run.
 pub fn parse(front_end: FrontEnd, argv: &[String], env: HashMap<String, String>) -> Result<Invocation, ParseExit> {
     let name = format!("countersign {}", front_end.as_str());
     let shown_argv = redaction::argv(argv);

@@ -28,14 +28,12 @@ pub struct Config {
     /// Defaults for the options of queries.
     #[serde(flatten)]
     pub defaults: Defaults,
-    /// Filters of `log` events.
     pub log: LogFilters,
     /// Address of each session, resolved from flags, variables and files; only in the event.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub connections: BTreeMap<String, String>,
 }
 
-/// Changes of a `config` command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Patch {
     /// Session of a query that does not name one.
@@ -44,7 +42,6 @@ pub struct Patch {
     pub sessions: Vec<(String, ConnectionPatch)>,
     /// Changed defaults; the other options are `None`.
     pub defaults: Options,
-    /// Filters of `log` events.
     pub log: Option<LogFilters>,
 }
 

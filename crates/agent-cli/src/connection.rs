@@ -64,7 +64,6 @@ pub struct ConnectionFields {
 /// New values of the fields of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[expect(missing_docs, reason = "they are the fields of a connection")]
 pub struct ConnectionPatch {
     pub dsn_secret: Change<Secret>,
     pub conninfo_secret: Change<Secret>,

@@ -44,9 +44,7 @@ impl fmt::Display for EventErrorCode {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CliError {
-    /// Code for programs.
     pub code: EventErrorCode,
-    /// Message: one sentence.
     pub message: String,
     /// Advice on what to do.
     pub hint: Option<String>,
@@ -67,7 +65,6 @@ impl CliError {
         Self::new(EventErrorCode::InvalidRequest, message)
     }
 
-    /// Adds a hint.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }

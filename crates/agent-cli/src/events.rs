@@ -45,7 +45,6 @@ impl Request {
 /// One line of output, identified by `code`. Absent fields are left out, never null.
 #[derive(Debug, Serialize)]
 #[serde(tag = "code", rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the structs say it")]
 pub enum Event {
     Result(Box<ResultEvent>),
     ResultStart(ResultStart),
@@ -74,7 +73,6 @@ pub struct Trace {
     pub payload_bytes: Option<u64>,
 }
 
-/// A result column.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ColumnName {
     /// Name, unique within the result.
@@ -121,15 +119,12 @@ impl Serialize for Rows {
 /// A complete result. Terminal.
 #[derive(Debug, Serialize)]
 pub struct ResultEvent {
-    /// The id of the request.
     pub id: String,
-    /// The session of the request.
     pub session: String,
     /// `ROWS n`, or PostgreSQL's command tag for a statement that returns no rows.
     pub command_tag: String,
     /// Columns; empty for a statement that returns no rows.
     pub columns: Vec<ColumnName>,
-    /// All rows.
     pub rows: Rows,
     /// The number of rows that were returned or, by a statement that returns none, changed.
     pub row_count: u64,
@@ -139,16 +134,13 @@ pub struct ResultEvent {
     /// Whether the event reports a COMMIT. Not serialised.
     #[serde(skip)]
     pub is_commit: bool,
-    /// The cost of the request.
     pub trace: Trace,
 }
 
 /// The beginning of a streamed result.
 #[derive(Debug, Serialize)]
 pub struct ResultStart {
-    /// The id of the request.
     pub id: String,
-    /// The session of the request.
     pub session: String,
     /// Columns: at least one, unless the query selects nothing.
     pub columns: Vec<ColumnName>,
@@ -157,20 +149,16 @@ pub struct ResultStart {
 /// A batch of rows of a streamed result.
 #[derive(Debug, Serialize)]
 pub struct ResultRows {
-    /// The id of the request.
     pub id: String,
     /// Rows of the batch: at least one.
     pub rows: Rows,
-    /// The number of rows.
     pub rows_batch_count: u64,
 }
 
 /// The end of a streamed result. Terminal.
 #[derive(Debug, Serialize)]
 pub struct ResultEnd {
-    /// The id of the request.
     pub id: String,
-    /// The session of the request.
     pub session: String,
     /// Command tag: `ROWS n`.
     pub command_tag: String,
@@ -187,24 +175,17 @@ pub struct ResultEnd {
 /// An error of PostgreSQL. Terminal.
 #[derive(Debug, Serialize)]
 pub struct SqlError {
-    /// The id of the request.
     pub id: String,
-    /// The session of the request.
     pub session: String,
-    /// SQLSTATE.
     pub sqlstate: String,
-    /// PostgreSQL's message.
     pub message: String,
-    /// DETAIL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// HINT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// The position in the statement, in characters from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<String>,
-    /// The cost of the request.
     pub trace: Trace,
 }
 
@@ -214,11 +195,8 @@ pub struct ErrorEvent {
     /// The id of the request, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The code, for programs.
     pub error_code: EventErrorCode,
-    /// Message: one sentence.
     pub error: String,
-    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// Whether a retry may succeed.
@@ -226,7 +204,6 @@ pub struct ErrorEvent {
     /// The correlation id of a write whose outcome only the ledger knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// The cost of the request.
     pub trace: Trace,
 }
 
@@ -236,18 +213,13 @@ pub struct Notice {
     /// The id of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The session of the request.
     pub session: String,
     /// `NOTICE`, `WARNING`, ..
     pub severity: String,
-    /// SQLSTATE.
     pub sqlstate: String,
-    /// Message: one sentence.
     pub message: String,
-    /// DETAIL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// HINT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// Duration of the request so far; zero without a request.
@@ -257,11 +229,9 @@ pub struct Notice {
 /// The response to `ping`.
 #[derive(Debug, Serialize)]
 pub struct Pong {
-    /// The state of the process.
     pub trace: PongTrace,
 }
 
-/// The state of the process.
 #[derive(Debug, Serialize)]
 pub struct PongTrace {
     /// Seconds since the start of the process.
@@ -277,11 +247,9 @@ pub struct PongTrace {
 pub struct Close {
     /// The text `shutdown`.
     pub message: &'static str,
-    /// The totals of the process.
     pub trace: CloseTrace,
 }
 
-/// The totals of the process.
 #[derive(Debug, Serialize)]
 pub struct CloseTrace {
     /// Seconds since the start of the process.
@@ -295,35 +263,27 @@ pub struct CloseTrace {
 pub struct Log {
     /// Name of the event: `startup`, `query.result`, `query.error` or `query.sql_error`.
     pub event: &'static str,
-    /// The id of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// The session of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// The code of an `error`, or the SQLSTATE of an `sql_error`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// The command tag of a result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_tag: Option<String>,
     /// The invocation of this process; `startup` only.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub startup: Option<Box<Startup>>,
-    /// The cost of the request.
     pub trace: Trace,
 }
 
 /// The invocation of this process. Secrets are `***`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Startup {
-    /// The version of countersign.
     pub version: &'static str,
-    /// Arguments of the process.
     pub argv: Vec<String>,
-    /// The parsed arguments.
     pub args: Value,
-    /// Initial configuration.
     pub config: Config,
     /// Environment variables that have an effect: `COUNTERSIGN_*`, `PG*` and `DATABASE_URL`.
     pub env: BTreeMap<String, String>,
@@ -332,22 +292,17 @@ pub struct Startup {
 /// The parameters and columns of a statement, which did not run. Terminal.
 #[derive(Debug, Serialize)]
 pub struct DryRun {
-    /// Text of the statement.
     pub sql: String,
-    /// Given parameters.
     pub params: Vec<Value>,
     /// PostgreSQL's names of the types of its parameters.
     pub param_types: Vec<String>,
     /// Columns; empty for a statement that returns no rows.
     pub columns: Vec<ColumnName>,
-    /// The session of the request.
     pub session: String,
-    /// The cost of the request.
     pub trace: Trace,
 }
 
 impl Event {
-    /// Creates an `error` event.
     #[must_use]
     pub fn error(id: Option<String>, problem: CliError, duration_ms: u64) -> Self {
         let CliError { code, message, hint, retryable } = problem;

@@ -28,32 +28,24 @@ types::text_enum! {
 /// The request of a command line.
 #[derive(Debug, Clone)]
 pub struct Invocation {
-    /// Front end that was called.
     pub front_end: FrontEnd,
-    /// One statement or a pipe.
     pub mode: Mode,
-    /// The connection in the flags.
     pub connection: ConnectionFields,
     /// The shared connection string. The code that reads the configuration sets it.
     pub database: Option<ConnectionString>,
-    /// The form of events.
     pub output: Output,
-    /// The events that `log` reports.
     pub log: LogFilters,
     /// `--audit` or `--no-audit`; `None` if neither was given. Used by the code that creates the executor.
     pub audit: Option<bool>,
     /// `--config`, for the code that reads the configuration.
     pub config: Option<PathBuf>,
-    /// The environment variables.
     pub env: HashMap<String, String>,
     /// The arguments, without secrets.
     pub shown_argv: Vec<String>,
 }
 
-/// Mode of an invocation.
 #[derive(Debug, Clone)]
 pub enum Mode {
-    /// One statement.
     OneShot(Box<OneShot>),
     /// Commands as lines, with the defaults for queries.
     Pipe(Defaults),
@@ -66,7 +58,6 @@ pub struct OneShot {
     pub sql: Sql,
     /// Values of `$1`, `$2`, ..
     pub params: Vec<Value>,
-    /// The options of the statement.
     pub options: Options,
     /// Whether the statement is only described.
     pub dry_run: bool,
@@ -75,11 +66,8 @@ pub struct OneShot {
 /// The source of the text of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sql {
-    /// The text itself.
     Text(String),
-    /// A file.
     File(PathBuf),
-    /// Standard input.
     Stdin,
 }
 

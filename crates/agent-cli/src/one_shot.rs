@@ -20,7 +20,6 @@ use crate::request::{MAX_SQL_BYTES, check_sql};
 use crate::run_query::{self, ExecutionContext, StopTokens};
 use crate::writer::{EventSender, OutputClosedError};
 
-/// The `id` of the one request.
 const ID: &str = "query";
 
 /// Exit codes.

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::error::CliError;
 
-/// Default number of rows in a batch.
 pub const DEFAULT_BATCH_ROWS: u64 = 1000;
 /// Default size of a batch, in bytes of JSON.
 pub const DEFAULT_BATCH_BYTES: u64 = 262_144;
@@ -109,7 +108,6 @@ impl Defaults {
     }
 }
 
-/// Options with which a query runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResolvedOptions {
     /// Whether the query runs in a read-only transaction.

@@ -22,10 +22,8 @@ use crate::{one_shot, redaction, writer};
 /// reader of the output that is stalled. Any other end waits this long only for a stalled reader.
 const LAST_GRACE: Duration = Duration::from_secs(20);
 
-/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exit {
-    /// Exit code.
     pub code: u8,
     /// Line for standard error about committed writes whose results could not be delivered.
     pub complaint: Option<String>,

@@ -88,7 +88,6 @@ impl ReservedSlot<'_> {
     }
 }
 
-/// The progress of the writer.
 #[derive(Clone, Default)]
 pub(crate) struct WriterTask {
     /// Committed writes whose result was not written.

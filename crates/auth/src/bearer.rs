@@ -18,14 +18,10 @@ pub(crate) const MAX_TOKEN_BYTES: usize = 8 * 1024;
 /// The shortest token that is hashed, in characters. Generated tokens have 46; 32 hexadecimal digits have 128 bits.
 const MIN_CHARACTERS: usize = 32;
 
-/// A configured token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BearerToken {
-    /// The hash of the whole token.
     pub hash: TokenHash,
-    /// The account of the token's holder.
     pub account: AccountId,
-    /// The profile of tools.
     pub profile: String,
     /// The actor in records.
     pub label: Option<String>,
@@ -46,7 +42,6 @@ pub struct TokenHashError;
 impl TokenHash {
     const SCHEME: &str = "sha256:";
 
-    /// The hash of a token.
     #[must_use]
     pub fn of(token: &str) -> Self {
         let mut bytes = [0; digest::SHA256_OUTPUT_LEN];

@@ -14,20 +14,10 @@ pub enum AuthConfigError {
     SameToken(TokenHash),
     /// `jwks_file` cannot be read.
     #[error("the issuer's keys in {path} (jwks_file) cannot be read")]
-    KeysNotRead {
-        /// The path of the file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    KeysNotRead { path: PathBuf, source: io::Error },
     /// `jwks_file` has no usable keys.
     #[error("the issuer's keys in {path} (jwks_file) cannot be used")]
-    NoKeys {
-        /// The path of the file.
-        path: PathBuf,
-        /// The cause.
-        source: JwksError,
-    },
+    NoKeys { path: PathBuf, source: JwksError },
     /// No certificate authority is available to verify the server of `jwks_url`.
     #[error("the issuer's keys (jwks_url) cannot be fetched")]
     Roots(#[source] io::Error),

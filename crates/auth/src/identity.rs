@@ -22,7 +22,6 @@ pub fn is_label(text: &str) -> bool {
 pub struct Identity {
     /// The owner of the records, proposals and sessions that the caller may see.
     pub principal: Principal,
-    /// The profile of tools.
     pub profile: String,
     /// The kind of credential: `token`, `jwt` or `none`.
     pub credential: &'static str,
@@ -31,7 +30,6 @@ pub struct Identity {
 /// An identity, and how long its credential is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authentication {
-    /// The caller.
     pub identity: Identity,
     /// When the credential expires; `None` for never.
     pub expires: Option<OffsetDateTime>,

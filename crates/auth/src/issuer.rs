@@ -13,16 +13,13 @@ use crate::verified_tokens::{VerifiedToken, VerifiedTokenCache};
 use crate::{AuthConfigError, AuthError, Authentication, Identity, TokenHash, is_label};
 use http_client::HttpsUrl;
 
-/// A configured issuer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issuer {
     /// The required `iss` claim, compared exactly.
     pub issuer: HttpsUrl,
     /// The value that the `aud` claim must contain: this server.
     pub audience: String,
-    /// The source of its keys.
     pub keys: JwksSource,
-    /// The claim that names the account.
     pub account_claim: String,
     /// The prefix of its accounts, so that no claim of the issuer can name the account of a configured token.
     pub account_prefix: String,

@@ -55,9 +55,6 @@ impl DatabaseDescriber {
     }
 
     /// Describes all schemas, or one, with as many of their tables as fit.
-    ///
-    /// # Errors
-    /// `not_found` with the nearest names that exist, or the failure of the read.
     pub async fn overview(&self, schema: Option<&str>) -> Result<DescribeData, Failure> {
         let schemas = queries::overview(self.reader(), schema).await;
         let mut schemas = schemas.map_err(|error| self.failure(error))?;
@@ -74,9 +71,6 @@ impl DatabaseDescriber {
     }
 
     /// Finds tables and columns whose name, comment or note contains `word`.
-    ///
-    /// # Errors
-    /// `not_found` with the nearest names that exist, or the failure of the read.
     pub async fn search(&self, schema: Option<&str>, word: &str) -> Result<DescribeData, Failure> {
         let found = queries::search(self.reader(), schema, word, MAX_FOUND, &self.annotations).await;
         let mut found = found.map_err(|error| self.failure(error))?;
@@ -86,9 +80,6 @@ impl DatabaseDescriber {
     }
 
     /// Describes one table, and those of `tools` that use it.
-    ///
-    /// # Errors
-    /// `not_found` with the nearest names that exist, or the failure of the read.
     pub async fn table(
         &self,
         schema: Option<&str>,
@@ -101,9 +92,6 @@ impl DatabaseDescriber {
     }
 
     /// Describes as many of these tables as fit, but at least the first one.
-    ///
-    /// # Errors
-    /// `not_found` with the nearest names that exist, or the failure of the read.
     pub async fn tables(
         &self,
         schema: Option<&str>,

@@ -65,7 +65,6 @@ impl CatalogNames {
     }
 }
 
-/// A cached list.
 #[derive(Debug)]
 struct Cached<T>(Mutex<Option<CachedList<T>>>);
 

@@ -11,9 +11,7 @@ use types::{ErrorCode, Failure, JsonText};
 /// A page of rows, each a JSON object.
 #[derive(Debug, Serialize)]
 pub struct RowsPage {
-    /// The rows.
     pub rows: JsonText,
-    /// Number of `rows`.
     pub row_count: usize,
     /// Whether rows were left out.
     #[serde(flatten)]

@@ -10,7 +10,6 @@ use axum::response::Response;
 use crate::message;
 use crate::state::Console;
 
-/// The headers of every response.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,

@@ -48,7 +48,6 @@ pub(crate) struct Table {
     pub(crate) generated: String,
 }
 
-/// A row of a table.
 pub(crate) struct Row {
     /// `id = 7`.
     pub(crate) key: String,
@@ -59,7 +58,6 @@ pub(crate) struct Row {
     pub(crate) changed_by: Option<(String, Option<CorrelationId>)>,
 }
 
-/// A column of a row.
 pub(crate) struct Cell {
     pub(crate) column: String,
     pub(crate) value: CellValue,
@@ -74,7 +72,6 @@ pub(crate) enum CellValue {
     Words(Words),
 }
 
-/// The unchanged columns of a row.
 pub(crate) struct Unchanged {
     pub(crate) key: String,
     pub(crate) values: Vec<(String, LongText)>,
@@ -96,7 +93,6 @@ impl From<RowsQuery> for ShownRows {
 }
 
 impl ShownRows {
-    /// The range of the rows of a table.
     fn range(self, count: usize) -> std::ops::Range<usize> {
         match self {
             Self::First => 0..count.min(FIRST_ROWS),

@@ -65,7 +65,6 @@ pub(crate) fn ended() -> Response {
     )
 }
 
-/// The token of the session cookie.
 pub(crate) fn token(headers: &HeaderMap) -> Option<Secret> {
     cookie(headers, COOKIE).map(|token| Secret::new(token.to_owned()))
 }

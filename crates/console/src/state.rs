@@ -15,7 +15,6 @@ use types::{MaskKey, MaskedColumn};
 
 use crate::health::HealthCheck;
 
-/// The parts of a console.
 #[derive(Debug, Clone)]
 pub struct ConsoleParts<'a> {
     /// The ledger, over a login with the role `countersign_console`.
@@ -27,7 +26,6 @@ pub struct ConsoleParts<'a> {
     pub origin: &'a str,
     /// The columns that are masked, and the key of their hashes.
     pub masks: Option<(Vec<MaskedColumn>, MaskKey)>,
-    /// The check of the health page.
     pub health: HealthCheck,
 }
 
@@ -36,7 +34,6 @@ use crate::oidc::Oidc;
 /// The default time since a sign-in within which a person may approve.
 pub const APPROVE_WITHIN: Duration = Duration::from_secs(60 * 60);
 
-/// The console of one ledger.
 #[derive(Debug, Clone)]
 pub struct Console {
     pub(crate) proposals: Proposals,
@@ -71,9 +68,6 @@ pub struct OriginError;
 
 impl Console {
     /// The console of a ledger. `parts.origin` is the origin at which browsers reach it.
-    ///
-    /// # Errors
-    /// [`OriginError`] if the origin is neither `https` nor loopback, or has a path.
     pub fn new(parts: ConsoleParts<'_>) -> Result<Self, OriginError> {
         let ConsoleParts { ledger, operator, origin, masks, health } = parts;
         let (origin, host) = read_origin(origin)?;

@@ -11,7 +11,6 @@ pub(crate) struct Fact {
     pub(crate) value: FactValue,
 }
 
-/// A value, and how it is shown.
 pub(crate) enum FactValue {
     Text(String),
     /// An id or a digest.

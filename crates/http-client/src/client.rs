@@ -36,7 +36,6 @@ pub struct HttpClient {
 /// What a server answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpResponse {
-    /// The status.
     pub status: StatusCode,
     /// The body, of at most 1 MiB.
     pub body: Bytes,
@@ -66,7 +65,6 @@ impl HttpClient {
         Ok(Self { tls: url.is_https().then(|| Arc::new(config)), url })
     }
 
-    /// The URL.
     #[must_use]
     pub const fn url(&self) -> &HttpsUrl {
         &self.url

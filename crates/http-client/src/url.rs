@@ -53,7 +53,6 @@ impl HttpsUrl {
         &self.text
     }
 
-    /// Whether it is `https`.
     #[must_use]
     pub fn is_https(&self) -> bool {
         self.uri.scheme_str() == Some("https")
@@ -73,7 +72,6 @@ impl HttpsUrl {
         self.uri.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
     }
 
-    /// Path and query.
     #[must_use]
     pub fn path(&self) -> &str {
         self.uri.path_and_query().map_or("/", |path| path.as_str())

@@ -42,7 +42,6 @@ impl AttemptLimitError {
     }
 }
 
-/// The attempts of all clients.
 #[derive(Debug)]
 pub struct AttemptLimits(Mutex<Table>);
 
@@ -106,7 +105,6 @@ impl AttemptLimits {
         if is_blocked { Err(AttemptLimitError) } else { Ok(()) }
     }
 
-    /// Counts an attempt of this client.
     pub fn count(&self, client: ClientNetwork) {
         let mut table = self.table();
         if let Some(attempts) = table.by_client.get_mut(&client) {

@@ -27,7 +27,6 @@ const RESERVED_CONNECTIONS: usize = 32;
 /// Consecutive rejected requests after which a connection is closed.
 const MAX_CONSECUTIVE_REFUSALS: u32 = 8;
 
-/// All connections and their limits.
 #[derive(Debug)]
 pub struct ConnectionLimits {
     table: Mutex<Table>,
@@ -176,7 +175,6 @@ pub struct HttpConnection {
 }
 
 impl HttpConnection {
-    /// The address of the peer.
     pub fn peer(&self) -> IpAddr {
         self.address
     }

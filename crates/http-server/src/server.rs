@@ -22,16 +22,13 @@ use crate::{ConnectionLimitError, ConnectionLimits, HttpConnection, ReloadableTl
 /// How long the last bytes of responses may take at the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The parts of a server.
 #[derive(Debug)]
 pub struct HttpServer {
-    /// The listener for connections.
     pub listener: TcpListener,
     /// Its certificate; `None` for plain HTTP.
     pub tls: Option<ReloadableTls>,
     /// The handler of requests. Each request has its [`HttpConnection`] as an extension.
     pub router: Router,
-    /// The limits of its connections.
     pub connections: Arc<ConnectionLimits>,
 }
 

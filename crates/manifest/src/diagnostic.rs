@@ -3,10 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// A location in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
-    /// Path of the file.
     pub path: PathBuf,
     /// Line, from 1.
     pub line: usize,
@@ -23,7 +21,6 @@ impl fmt::Display for Location {
 /// A mistake that an operator must correct, printed as `manifests/social.toml:12:7: tool like_tweet: message`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
-    /// The location.
     pub at: Location,
     /// Name of the tool, if the mistake is in a tool that has a name.
     pub tool: Option<String>,

@@ -16,7 +16,6 @@ use crate::{Diagnostic, Diagnostics, Location, Source};
 #[derive(Debug)]
 pub(crate) struct ParsedTool<'s> {
     pub(crate) source: &'s Source,
-    /// The version of the manifest.
     pub(crate) version: String,
     pub(crate) span: Range<usize>,
     /// The name of the tool, for diagnostics; `None` if it has none.

@@ -11,7 +11,6 @@ pub(crate) const MARKER: &str = "{set}";
 /// A statement with `{set}`, and its assignments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetClause {
-    /// The index of the statement in the tool.
     pub statement: usize,
     /// The text before and the text after the assignments.
     text: (String, String),

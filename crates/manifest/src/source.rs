@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use crate::Location;
 
-/// A manifest file.
 #[derive(Debug, Clone)]
 pub struct Source {
     /// The path, as diagnostics show it.

@@ -16,7 +16,6 @@ use crate::{Diagnostic, Location, SetClause, Summary};
 /// All tools and notes of all manifests, in the order of the files and of their contents.
 #[derive(Debug, Clone, Default)]
 pub struct ToolCatalog {
-    /// The tools.
     pub tools: Vec<Arc<ToolSpec>>,
     /// The operator's notes on the schema.
     pub notes: Vec<Note>,
@@ -41,9 +40,7 @@ pub struct ToolCatalog {
 /// A tool whose declaration is valid, but which does not fit the database now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutdatedTool {
-    /// The name of the tool.
     pub name: String,
-    /// The version of the manifest.
     pub version: String,
     /// The access class, which determines the profiles that would have the tool.
     pub access: Access,
@@ -62,13 +59,11 @@ impl OutdatedTool {
 /// The operator's settings of a built-in tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BuiltinTool {
-    /// Whether the tool is not served.
     pub disabled: bool,
     /// Replaces the title for people.
     pub title: Option<String>,
     /// Replaces the description for agents.
     pub description: Option<String>,
-    /// The defaults of `query_database`.
     pub query: QueryDefaults,
 }
 
@@ -86,7 +81,6 @@ pub struct QueryDefaults {
 /// The operator's note on an existing object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// The schema.
     pub schema: String,
     /// Table or view in the schema; `None` for a note on the schema.
     pub table: Option<String>,
@@ -97,7 +91,6 @@ pub struct Note {
 }
 
 impl ToolCatalog {
-    /// Returns the tool of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<ToolSpec>> {
         self.tools.iter().find(|tool| tool.name == name)
@@ -125,11 +118,9 @@ impl ToolCatalog {
 pub struct ToolSpec {
     /// The name that the agent calls: `^[a-zA-Z0-9_-]{1,64}$`, unique over all manifests and built-in tools.
     pub name: String,
-    /// Title for people.
     pub title: Option<String>,
     /// What one call does, for people.
     pub summary: Option<Summary>,
-    /// Description for the agent.
     pub description: String,
     /// Version of the manifest: `meta.tool_version` of its responses.
     pub version: String,
@@ -175,13 +166,10 @@ pub struct ToolSpec {
     pub undo: UndoSpec,
     /// The rules, which require more approval for some calls, or refuse them.
     pub rules: Vec<Rule>,
-    /// The limit of calls in a period.
     pub limit: Option<ToolLimit>,
     /// How long an identical call without an idempotency key counts as a duplicate.
     pub dedup_window: Duration,
-    /// The JSON Schema of the arguments.
     pub input_schema: Arc<Map<String, Value>>,
-    /// JSON Schema of the envelope.
     pub output_schema: Arc<Map<String, Value>>,
     /// The operator's MCP annotations, passed on to clients.
     pub annotations: Map<String, Value>,
@@ -219,16 +207,13 @@ impl ToolSpec {
     }
 }
 
-/// One parameter of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Param {
     /// Name: `^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`, unique in the tool.
     pub name: String,
     /// The description for the agent; empty only if the server fills in the value.
     pub description: String,
-    /// The source of the value.
     pub source: ParamSource,
-    /// The type in PostgreSQL.
     pub ty: Arc<PgType>,
     /// Whether the parameter always has a value, because the agent must give it or the server fills it in. A
     /// parameter that is neither required nor has a default is NULL if the call omits it.
@@ -244,7 +229,6 @@ pub struct Param {
 /// The source of a parameter's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParamSource {
-    /// An argument of the agent.
     Argument,
     /// A value from the server: this field of [`types::Principal`].
     Principal(String),
@@ -255,9 +239,7 @@ pub enum ParamSource {
 pub struct Limits {
     /// Allowed values; empty for no such limit.
     pub one_of: Vec<Value>,
-    /// Minimum of a number.
     pub minimum: Option<Number>,
-    /// Maximum of a number.
     pub maximum: Option<Number>,
     /// Maximum length, in characters.
     pub max_length: Option<u64>,
@@ -293,7 +275,6 @@ impl StatementSpec {
     }
 }
 
-/// How to undo a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UndoSpec {
     /// A read, or a write without a declared undo, which its recorded effects undo. The caller of [`crate::compile`]
@@ -306,7 +287,6 @@ pub enum UndoSpec {
     },
     /// A call of a write tool of the same catalog.
     Calls {
-        /// Name of the tool.
         tool: String,
         /// Arguments and the sources of their values.
         params: Vec<(String, ValueSource)>,
@@ -331,9 +311,7 @@ impl UndoSpec {
 /// The source of an argument of an undo call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueSource {
-    /// A parameter of the write.
     Param(String),
-    /// A column of the result.
     Result(String),
     /// A column of the row that `before` captured.
     Before(String),

@@ -42,7 +42,6 @@ impl Summary {
         Ok(Self(parts))
     }
 
-    /// The names of its parameters.
     pub fn params(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
             Part::Param(name) => Some(name.as_str()),

@@ -91,7 +91,6 @@ impl HttpError {
         }
     }
 
-    /// The reason in metrics.
     fn reason(&self, status: StatusCode) -> Option<RefusalReason> {
         Some(match self {
             Self::Host(HostError::Host) => RefusalReason::Host,

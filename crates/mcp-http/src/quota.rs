@@ -34,14 +34,11 @@ impl QuotaError {
     }
 }
 
-/// The quotas of each account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccountQuotas {
     /// Average requests per second; `None` for no limit.
     pub requests_per_s: Option<NonZeroU32>,
-    /// Requests in one burst.
     pub burst: NonZeroU32,
-    /// Open event streams.
     pub streams: u32,
     /// Sessions in the memory of the server; the longest idle one is closed for a new one.
     pub sessions: u32,

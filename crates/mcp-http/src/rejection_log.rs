@@ -13,7 +13,6 @@ use http::StatusCode;
 /// Average lines per second. Any client that reaches the port can cause them.
 const LINES_PER_S: NonZeroU32 = NonZeroU32::new(10).unwrap();
 
-/// Lines in one burst.
 const BURST: NonZeroU32 = NonZeroU32::new(50).unwrap();
 
 /// The interval of the summaries of rejections without a line.

@@ -24,17 +24,14 @@ pub type ReadinessCheck = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(),
 pub struct Backend {
     /// The tools of all profiles.
     pub registry: LiveRegistry,
-    /// Asks users.
     pub elicitation: Elicitation,
     /// Where results have the envelope.
     pub content: ResultContent,
     /// The services of the tools, for their metrics.
     pub services: Services,
-    /// Checks the database.
     pub check: ReadinessCheck,
 }
 
-/// An authenticated request.
 #[derive(Clone)]
 pub(crate) struct HttpRequestContext {
     pub(crate) identity: Identity,
@@ -47,7 +44,6 @@ pub(crate) struct HttpRequestContext {
 }
 
 impl HttpRequestContext {
-    /// The context of the current task.
     pub(crate) fn current() -> Option<Self> {
         REQUEST_CONTEXT.try_with(Clone::clone).ok()
     }

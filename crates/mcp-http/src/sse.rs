@@ -27,14 +27,12 @@ use crate::state::{AppState, AuthenticatedClient};
 /// The interval of the comments that keep a silent stream open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The query of `/message`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct SseTarget {
     #[serde(rename = "sessionId")]
     session_id: String,
 }
 
-/// `GET /sse`: opens a session.
 pub(crate) async fn open(
     State(state): State<Arc<AppState>>,
     Extension(caller): Extension<ClientAddress>,

@@ -31,7 +31,6 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 /// The path of the metadata of OAuth (RFC 9728, section 3).
 pub(crate) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 
-/// The operator's options for HTTP.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
     /// Allowed values of the Host header besides the names of loopback: `name` or `name:port`.
@@ -42,7 +41,6 @@ pub struct HttpOptions {
     pub public_url: Option<String>,
     /// The quotas of each account.
     pub quotas: AccountQuotas,
-    /// The most concurrent connections.
     pub connections: usize,
     /// The most concurrent connections of one address, or IPv6 network of 64 bits, except loopback and trusted
     /// proxies.
@@ -51,7 +49,6 @@ pub struct HttpOptions {
     pub trusted_proxies: Vec<String>,
 }
 
-/// The state that all requests share.
 pub struct AppState {
     pub(crate) hosts: AllowedHosts,
     accounts: Accounts,

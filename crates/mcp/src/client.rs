@@ -18,7 +18,6 @@ use tools::UserAnswer;
 /// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The server could not be started.
     #[error("the server cannot be started: {0}")]
     Start(std::io::Error),
     /// The server started, but no session was opened. The server's standard error has the reason.
@@ -29,7 +28,6 @@ pub enum ClientError {
     Protocol {
         /// The JSON-RPC error code.
         code: i32,
-        /// The server's message.
         message: String,
     },
     /// The connection ended, or the response is not one of MCP.
@@ -37,7 +35,6 @@ pub enum ClientError {
     Lost(String),
 }
 
-/// The result of a tool call.
 #[derive(Debug, Clone)]
 pub struct ToolCallResult {
     /// The `isError` member of the result.
@@ -110,7 +107,6 @@ impl ClientHandler for SessionHandler {
     }
 }
 
-/// The protocol versions that a client speaks.
 #[cfg(feature = "client-http")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtocolGeneration {
@@ -129,9 +125,6 @@ pub struct Client {
 
 impl Client {
     /// Starts `command` and opens a session on its standard input and output.
-    ///
-    /// # Errors
-    /// [`ClientError::Start`] or [`ClientError::Session`].
     pub async fn start(command: Command) -> Result<Self, ClientError> {
         Self::open(command, None).await
     }
@@ -153,9 +146,6 @@ impl Client {
 
     /// Opens a session over streamable HTTP with the server at `url`, which ends in `/mcp`. `token` is its bearer
     /// token, and `user` answers questions as in [`Client::start_with_user`].
-    ///
-    /// # Errors
-    /// [`ClientError::Session`].
     #[cfg(feature = "client-http")]
     pub async fn connect_with_user(
         url: &str,

@@ -9,7 +9,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use types::{ErrorCode, Failure};
 
-/// The read limit of one account.
 #[derive(Debug)]
 pub struct ReadLimiter {
     permits: Arc<Semaphore>,

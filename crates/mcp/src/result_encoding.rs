@@ -23,11 +23,8 @@ const NUMBER_FIELDS: &str = "number_fields";
 /// Where a tool result has the envelope.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ResultContent {
-    /// As JSON text only.
     Text,
-    /// As structured content only.
     Structured,
-    /// As both.
     #[default]
     Both,
 }

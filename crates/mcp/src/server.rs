@@ -67,7 +67,6 @@ pub struct McpServer {
     completed_calls: watch::Sender<u64>,
     /// Cancels `session` when the last clone is dropped.
     _end_of_session: Arc<DropGuard>,
-    /// Cancelled at the end of the session.
     session: CancellationToken,
     /// Cancelled when the server stops. That ends the session too.
     stop: CancellationToken,
@@ -78,7 +77,6 @@ pub struct McpServer {
 }
 
 impl McpServer {
-    /// A server for one principal.
     #[must_use]
     pub fn new(tools: ProfileView, principal: Principal, content: ResultContent, elicitation: Elicitation) -> Self {
         let session = CancellationToken::new();

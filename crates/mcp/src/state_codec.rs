@@ -14,7 +14,6 @@ pub struct StateCodec {
 pub struct StateKey {
     /// The name of the key. Sealed states contain it.
     pub id: String,
-    /// The secret bytes.
     pub key: Vec<u8>,
 }
 
@@ -47,7 +46,6 @@ impl StateCodec {
         Ok(())
     }
 
-    /// The current keys.
     #[must_use]
     pub fn current(&self) -> Arc<RequestStateCodec> {
         Arc::clone(&self.codec.read().unwrap_or_else(PoisonError::into_inner))

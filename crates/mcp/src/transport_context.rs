@@ -10,7 +10,6 @@ use types::ClientInfo;
 /// The transport's side of one request. Requests of a transport that attaches nothing have the default.
 #[derive(Clone, Default)]
 pub struct TransportContext {
-    /// The lifetime of the response.
     pub response: ResponseScope,
     /// The client of the session, as far as the transport knows it, with the id of the session in records. It gives
     /// no access.

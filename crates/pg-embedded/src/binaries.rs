@@ -43,7 +43,6 @@ impl Binaries {
         Ok(Self { bindir: bindir.to_path_buf(), version, found_by: found_by.to_owned() })
     }
 
-    /// The folder of the programs.
     pub fn bindir(&self) -> &Path {
         &self.bindir
     }

@@ -38,7 +38,6 @@ pub struct Cluster {
 #[derive(Debug)]
 struct Registration {
     in_use: FileLock,
-    /// The reaper of a temporary cluster.
     reaper: Option<Reaper>,
 }
 
@@ -101,12 +100,10 @@ impl Cluster {
         }
     }
 
-    /// The path of the server's log.
     pub fn log_path(&self) -> PathBuf {
         self.dir.log()
     }
 
-    /// The data folder.
     pub fn data_dir(&self) -> PathBuf {
         self.dir.data()
     }

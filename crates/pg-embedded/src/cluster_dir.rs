@@ -76,7 +76,6 @@ impl ClusterDir {
         Ok(Self { home, socket_dir, temporary, cluster_name: format!("countersign-{short}"), account })
     }
 
-    /// The canonical path of the folder.
     pub(crate) fn home(&self) -> &Path {
         &self.home
     }
@@ -132,7 +131,6 @@ impl ClusterDir {
         }
     }
 
-    /// Takes the start lock.
     pub(crate) fn lock(&self) -> Result<FileLock, Error> {
         let path = self.home.join("lock");
         let file = File::create(&path).map_err(at("create", &path))?;

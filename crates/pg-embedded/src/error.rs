@@ -15,7 +15,6 @@ pub enum Error {
     File {
         /// The action as a verb: "create", "read".
         action: &'static str,
-        /// The file or folder.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
@@ -26,12 +25,7 @@ pub enum Error {
         "COUNTERSIGN_PG_BINDIR is {}, but {reason}; set it to a folder that holds initdb and postgres of PostgreSQL 14 \
          or later, or unset it to let countersign look for one", dir.display()
     )]
-    Bindir {
-        /// The value of the variable.
-        dir: PathBuf,
-        /// Why it is not usable.
-        reason: String,
-    },
+    Bindir { dir: PathBuf, reason: String },
 
     /// No PostgreSQL is installed, and no package manager could fetch one.
     #[error(
@@ -52,13 +46,10 @@ pub enum Error {
          {data_major}, or start anew with --fresh, which deletes that data", data.display(), bindir.display()
     )]
     VersionMismatch {
-        /// The data folder.
         data: PathBuf,
         /// The major version that created it.
         data_major: u32,
-        /// The newest available version.
         available: Version,
-        /// The folder of that version.
         bindir: PathBuf,
     },
 
@@ -67,41 +58,25 @@ pub enum Error {
         "{} exists but holds no complete PostgreSQL cluster; move it away, or start anew with --fresh, which deletes it",
         data.display()
     )]
-    NotACluster {
-        /// The folder.
-        data: PathBuf,
-    },
+    NotACluster { data: PathBuf },
 
     /// The caller asked for fresh data while another process uses the cluster.
     #[error("the cluster in {} is in use by another process; end that first, or leave out --fresh", folder.display())]
-    InUse {
-        /// The cluster's folder.
-        folder: PathBuf,
-    },
+    InUse { folder: PathBuf },
 
     /// Another process holds the start lock and does not release it.
     #[error(
         "another process has been starting or stopping the cluster in {} for more than {} s; end it and try again",
         folder.display(), waited.as_secs()
     )]
-    Locked {
-        /// The cluster's folder.
-        folder: PathBuf,
-        /// Time that the caller waited.
-        waited: Duration,
-    },
+    Locked { folder: PathBuf, waited: Duration },
 
     /// The unprivileged user that runs the server cannot enter a folder.
     #[error(
         "as root the server runs as user {user}, who cannot enter {}; allow it (chmod o+x), or choose a folder elsewhere",
         folder.display()
     )]
-    Unreachable {
-        /// The folder that cannot be entered.
-        folder: PathBuf,
-        /// The user.
-        user: String,
-    },
+    Unreachable { folder: PathBuf, user: String },
 
     /// The process runs as root, and no unprivileged user exists.
     #[error(
@@ -117,12 +92,9 @@ pub enum Error {
         what: String,
     },
 
-    /// `initdb` failed.
     #[error("{} could not make a data folder in {}:\n{output}", program.display(), data.display())]
     Initdb {
-        /// The program.
         program: PathBuf,
-        /// The folder.
         data: PathBuf,
         /// The last lines of its output.
         output: String,
@@ -130,30 +102,14 @@ pub enum Error {
 
     /// The server ended, or did not answer in time.
     #[error("PostgreSQL {reason}; the end of its log {}:\n{tail}", log.display())]
-    DidNotStart {
-        /// The observed failure.
-        reason: String,
-        /// The log.
-        log: PathBuf,
-        /// Its last lines.
-        tail: String,
-    },
+    DidNotStart { reason: String, log: PathBuf, tail: String },
 
     /// The server did not end after SIGKILL.
     #[error("PostgreSQL (process {pid}) did not end; end it by hand (kill -9 {pid})")]
-    DidNotStop {
-        /// The postmaster.
-        pid: i32,
-    },
+    DidNotStop { pid: i32 },
 
-    /// A program could not be run.
     #[error("cannot run {program}: {source}")]
-    Program {
-        /// The program.
-        program: String,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    Program { program: String, source: io::Error },
 }
 
 /// Turns an `io::Error` into [`Error::File`] with the action and the path.

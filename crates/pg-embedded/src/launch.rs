@@ -141,7 +141,6 @@ impl ServerChild {
     }
 }
 
-/// A server that accepts connections.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerProcess {
     pub(crate) pid: i32,

@@ -29,7 +29,6 @@ pub struct Options {
 pub(crate) enum ClusterHome {
     /// Below the user's data folder.
     Named(String),
-    /// This folder.
     At(PathBuf),
     /// A temporary folder that is removed with the cluster: below this folder, or in the system's default place.
     Temporary(Option<PathBuf>),

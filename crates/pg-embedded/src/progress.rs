@@ -10,11 +10,8 @@ use crate::version::Version;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Progress {
-    /// The programs were found.
     Using {
-        /// Their version.
         version: Version,
-        /// Their folder.
         bindir: PathBuf,
         /// How they were found: "PATH", "COUNTERSIGN_PG_BINDIR", "npm package ..".
         found_by: String,
@@ -30,22 +27,14 @@ pub enum Progress {
     Skipped {
         /// The source that was tried.
         what: String,
-        /// Why it failed.
         reason: String,
     },
     /// A new data folder is being created.
-    Initializing {
-        /// The data folder.
-        data: PathBuf,
-    },
+    Initializing { data: PathBuf },
     /// The server is being started.
     Starting,
     /// A server already serves this data; it is used.
-    Attached {
-        /// The process id of its postmaster.
-        pid: i32,
-    },
-    /// The server answers.
+    Attached { pid: i32 },
     Ready {
         /// Time since the start began.
         elapsed: Duration,

@@ -7,7 +7,6 @@ use std::fmt;
 pub struct Version {
     /// The major version. Data folders of different major versions are incompatible.
     pub major: u32,
-    /// The minor version.
     pub minor: u32,
 }
 

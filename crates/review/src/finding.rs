@@ -19,14 +19,11 @@ types::text_enum! {
     }
 }
 
-/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// The level of the result.
     pub level: FindingLevel,
     /// The area that was checked, in one word.
     pub area: &'static str,
-    /// The result, in words.
     pub message: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -44,7 +44,6 @@ impl RecordReader {
         Ok(LoginMasks((!masks.columns.is_empty()).then_some(masks)))
     }
 
-    /// As [`Audit::show`].
     pub async fn show(&self, id: CorrelationId) -> Result<Option<Record>, Error> {
         let (record, masks) = (self.audit.show(id).await?, self.masks().await?);
         Ok(match &masks.0 {
@@ -53,7 +52,6 @@ impl RecordReader {
         })
     }
 
-    /// As [`Audit::list`].
     pub async fn list(&self, filter: &RecordFilter) -> Result<Vec<RecordLine>, Error> {
         let (lines, masks) = (self.audit.list(filter).await?, self.masks().await?);
         Ok(match &masks.0 {
@@ -62,7 +60,6 @@ impl RecordReader {
         })
     }
 
-    /// As [`Audit::some`].
     pub async fn some(&self, ids: &[CorrelationId]) -> Result<Vec<PlannedWrite>, Error> {
         let (writes, masks) = (self.audit.some(ids).await?, self.masks().await?);
         Ok(match &masks.0 {
@@ -71,18 +68,15 @@ impl RecordReader {
         })
     }
 
-    /// As [`Audit::row`].
     pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<RowHistoryEntry<Value>>, Error> {
         let (changes, masks) = (self.audit.row(row, limit).await?, self.masks().await?);
         Ok(masks.changes(changes))
     }
 
-    /// As [`Audit::tracked_row`].
     pub async fn tracked_row(&self, table: &str, key: &[(Option<String>, String)]) -> Result<TrackedRow, RowError> {
         self.audit.tracked_row(table, key).await
     }
 
-    /// As [`Audit::time_range`].
     pub async fn time_range(&self, from: Option<Moment>, to: Option<Moment>) -> Result<TimeRange, TimeRangeError> {
         self.audit.time_range(from, to).await
     }
@@ -117,22 +111,18 @@ impl RecordReader {
         Ok(self.audit.newest_checkpoint().await?.map(|note| note.to_string()))
     }
 
-    /// As [`Audit::signatures`].
     pub async fn signatures(&self) -> Result<SignatureState, Error> {
         self.audit.signatures().await
     }
 
-    /// As [`Audit::witness_states`].
     pub async fn witness_states(&self) -> Result<Vec<WitnessState>, Error> {
         self.audit.witness_states().await
     }
 
-    /// As [`Audit::ledger_id`].
     pub async fn ledger_id(&self) -> Result<String, Error> {
         self.audit.ledger_id().await
     }
 
-    /// As [`Audit::keys`].
     pub async fn keys(&self) -> Result<Vec<LogKey>, Error> {
         self.audit.keys().await
     }

@@ -24,7 +24,6 @@ pub enum Risk {
     Rule(AppliedRule),
 }
 
-/// How serious a risk is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RiskLevel {
     /// A person should know it.
@@ -49,7 +48,6 @@ impl Risk {
         unfiltered.chain(irreversible).chain(warnings).chain(further).chain(unusual).chain(rule).collect()
     }
 
-    /// How serious it is.
     #[must_use]
     pub const fn level(&self) -> RiskLevel {
         match self {

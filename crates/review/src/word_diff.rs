@@ -14,13 +14,10 @@ const CONTEXT_CHARS: usize = 160;
 /// The maximum length of one difference, in characters.
 const MAX_CHARS: usize = 600;
 
-/// The maximum number of parts.
 const MAX_PARTS: usize = 60;
 
-/// A part of two texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TextPart {
-    /// Both texts have it.
     Same(String),
     /// Only the old text has it.
     Removed(String),

@@ -26,7 +26,6 @@ pub enum DiscoverError {
     /// No schema has this name.
     #[error("there is no schema \"{}\"{}", visible(name), hint(nearest))]
     NoSchema {
-        /// The requested name.
         name: String,
         /// Existing schemas with similar names.
         nearest: Vec<String>,
@@ -37,9 +36,7 @@ pub enum DiscoverError {
     /// No schema has a table of this name.
     #[error("{} table \"{}\"{}", listed(schemas), visible(name), hint(nearest))]
     NoTable {
-        /// The schemas.
         schemas: Vec<String>,
-        /// The requested name.
         name: String,
         /// Tables of the schemas with similar names.
         nearest: Vec<String>,
@@ -82,9 +79,6 @@ pub struct SchemaTables {
 }
 
 /// Reads the tables of these schemas: those with these names, or all.
-///
-/// # Errors
-/// [`DiscoverError`] if a name does not exist, or the catalog cannot be read.
 pub async fn discover(
     target: &ConnectOptions,
     schemas: &[String],

@@ -43,9 +43,6 @@ pub struct RecordedTools {
 }
 
 /// Reads the records of `execute_sql`, and makes a tool of each statement that was executed `at_least` so many times.
-///
-/// # Errors
-/// [`DiscoverError`] if the records cannot be read.
 pub async fn from_records(target: &ConnectOptions, at_least: usize) -> Result<RecordedTools, DiscoverError> {
     let executions: Vec<Execution> = CatalogReader::new(target).rows(RECORDS, &[]).await?;
     Ok(RecordedTools::new(&executions, at_least))
@@ -91,7 +88,6 @@ impl RecordedTools {
             .collect();
     }
 
-    /// The manifest.
     #[must_use]
     pub fn manifest(&self) -> Scaffold {
         Scaffold::new(HEAD, "from_records", &self.named(), Vec::new(), self.left_out.clone())

@@ -10,7 +10,6 @@ use crate::statement::{StatementToken, TokenKind};
 pub(crate) struct Shape {
     /// insert, update or delete.
     pub(crate) verb: &'static str,
-    /// The name of the table.
     pub(crate) table: Range<usize>,
     /// The table with ONLY and its alias.
     pub(crate) target: Range<usize>,

@@ -14,7 +14,6 @@ pub(crate) enum TokenKind {
     Symbol,
 }
 
-/// A token, and its text in the statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StatementToken<'a> {
     pub(crate) kind: TokenKind,

@@ -2,7 +2,6 @@
 
 use serde::Deserialize;
 
-/// A relation of the schema.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Table {
     pub(crate) name: String,
@@ -16,7 +15,6 @@ pub(crate) struct Table {
     /// The extension to which it belongs.
     pub(crate) extension: Option<String>,
     pub(crate) comment: Option<String>,
-    /// The columns, in the order of the table.
     pub(crate) columns: Vec<Column>,
     /// The key by which the ledger finds a row; empty if there is none.
     pub(crate) key: Vec<KeyColumn>,
@@ -95,7 +93,6 @@ pub(crate) struct KeyColumn {
     pub(crate) operator: Option<String>,
 }
 
-/// A check constraint.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Check {
     /// The expression, as PostgreSQL prints it.

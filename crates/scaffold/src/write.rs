@@ -22,9 +22,7 @@ const HEAD: &str = "\
 /// A manifest, and information about it.
 #[derive(Debug)]
 pub struct Scaffold {
-    /// The manifest as TOML.
     pub text: String,
-    /// The number of tools.
     pub tools: usize,
     /// The tables that must be tracked, quoted as in SQL: those that the tools write to, and those that foreign keys
     /// change as well.

@@ -3,7 +3,6 @@
 use crate::cluster::Database;
 use crate::command::{CommandOutput, run_countersign};
 
-/// Runs `countersign audit`.
 pub async fn run_audit(url: &str, arguments: &[&str]) -> CommandOutput {
     run_countersign(url, &[&["audit"], arguments].concat()).await
 }

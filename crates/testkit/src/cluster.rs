@@ -228,7 +228,6 @@ impl Database {
         .await;
     }
 
-    /// The cluster of the database.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
@@ -248,7 +247,6 @@ impl Database {
         ConnectOptions::parse(&self.url()).expect("our own connection string")
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -296,7 +294,6 @@ impl Database {
         poll::until(&format!("{wanted} from {sql}"), async || self.value(sql).await == wanted).await;
     }
 
-    /// The single value of a query.
     pub async fn value(&self, sql: &str) -> String {
         self.rows(sql).await.remove(0).remove(0)
     }

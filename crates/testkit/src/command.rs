@@ -11,14 +11,10 @@ use crate::server::countersign;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The result of a command.
 #[derive(Debug)]
 pub struct CommandOutput {
-    /// Its exit code.
     pub code: i32,
-    /// Its standard output.
     pub out: String,
-    /// Its standard error.
     pub err: String,
 }
 
@@ -42,7 +38,6 @@ pub async fn startup_error(command: &mut Command) -> String {
     output.err
 }
 
-/// Runs a command without input.
 pub async fn run(command: &mut Command) -> CommandOutput {
     let output = tokio::time::timeout(DEADLINE, command.stdin(Stdio::null()).output()).await;
     let Output { status, stdout, stderr } = output.expect("it ends by itself").expect("it can be started");

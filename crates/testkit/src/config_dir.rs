@@ -19,7 +19,6 @@ impl ConfigDir {
         Self { folder: tempfile::tempdir().expect("a folder") }
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }

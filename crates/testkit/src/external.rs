@@ -19,11 +19,8 @@ pub const GO_PACKAGES: &str = "/usr/share/gocode";
 /// A program or package that may be missing on a machine with a Rust toolchain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum External {
-    /// curl.
     Curl,
-    /// HAProxy.
     HaProxy,
-    /// PgBouncer.
     PgBouncer,
     /// The command of systemd that checks unit files.
     SystemdAnalyze,
@@ -41,12 +38,10 @@ pub enum External {
     InstalledClients,
     /// Chromium: the archive of an npm package on Linux on x86-64, an installed one elsewhere.
     Chromium,
-    /// npm.
     Npm,
 }
 
 impl External {
-    /// All of them.
     pub const ALL: [Self; 12] = [
         Self::Curl,
         Self::HaProxy,
@@ -176,11 +171,9 @@ pub fn skip_unprivileged(reason: &str) {
 /// The result of tests that run as on a machine without [`External::ALL`].
 #[derive(Debug)]
 pub struct RunWithoutExternals {
-    /// Whether all passed.
     pub success: bool,
     /// Standard output of the tests.
     pub stdout: String,
-    /// The number of tests that passed.
     pub passed: usize,
     /// The lines of the skipped tests.
     pub skipped: Vec<String>,

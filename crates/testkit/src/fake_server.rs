@@ -13,7 +13,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Behaviour of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misbehaviour {
     /// Starts sessions and then sends nothing, even if a client cancels.
@@ -68,7 +67,6 @@ impl FakeServer {
         Self { port, seen, accepting }
     }
 
-    /// Its port.
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -39,7 +39,6 @@ pub fn front_end(name: &str, database: &Database) -> Command {
 pub struct FrontEndOutput {
     /// Every line of standard output.
     pub events: Vec<Value>,
-    /// Exit status.
     pub status: i32,
 }
 
@@ -99,7 +98,6 @@ const ERROR_CODES: [&str; 11] = [
     "internal_error",
 ];
 
-/// A running `countersign pipe`.
 #[derive(Debug)]
 pub struct Pipe {
     child: Child,
@@ -116,7 +114,6 @@ impl Pipe {
         Self::start(front_end("pipe", database))
     }
 
-    /// A pipe started with this command.
     pub fn start(mut command: Command) -> Self {
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = pipes.spawn().expect("the binary");
@@ -126,7 +123,6 @@ impl Pipe {
         Self { child, input, output, errors, waiting: Vec::new() }
     }
 
-    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id().expect("it runs")
     }
@@ -138,7 +134,6 @@ impl Pipe {
         input.write_all(b"\n").await.expect("it reads");
     }
 
-    /// Sends a command.
     pub async fn send(&mut self, command: Value) {
         self.line(&command.to_string()).await;
     }

@@ -101,7 +101,6 @@ impl HttpServer {
         self.log.borrow().join("\n")
     }
 
-    /// The URL of a path.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
@@ -111,7 +110,6 @@ impl HttpServer {
         self.base.split("://").nth(1).unwrap_or_default().to_owned()
     }
 
-    /// Waits until the server is ready.
     pub async fn until_ready(&self) {
         self.until_status("/readyz", StatusCode::OK).await;
     }
@@ -137,7 +135,6 @@ impl HttpServer {
         self.http_client().open(protocol, json!({})).await
     }
 
-    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id().expect("it runs")
     }
@@ -161,14 +158,10 @@ pub struct HttpClient {
     headers: HeaderMap,
 }
 
-/// Response of the server.
 #[derive(Debug)]
 pub struct HttpAnswer {
-    /// Its status.
     pub status: StatusCode,
-    /// Its headers.
     pub headers: HeaderMap,
-    /// Its body.
     pub body: String,
 }
 
@@ -221,7 +214,6 @@ impl HttpClient {
         self.with("authorization", &format!("Bearer {token}"))
     }
 
-    /// The id of the session.
     pub fn session_id(&self) -> &str {
         self.headers.get("mcp-session-id").expect("a session").to_str().expect("text")
     }
@@ -255,7 +247,6 @@ impl HttpClient {
         self.send(self.request(Method::POST, "/mcp").body(message.to_string())).await
     }
 
-    /// Sends a request.
     pub async fn send(&self, request: RequestBuilder) -> HttpAnswer {
         let sending = async { HttpAnswer::of(request.send().await.expect("an answer")).await };
         tokio::time::timeout(TIMEOUT, sending).await.expect("an answer in time")

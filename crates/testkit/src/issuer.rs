@@ -85,7 +85,6 @@ impl KeyServer {
         *self.keys.lock().expect("nobody panics here") = json!({"keys": keys});
     }
 
-    /// The URL of the keys.
     pub fn url(&self) -> &str {
         &self.url
     }

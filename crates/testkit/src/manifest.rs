@@ -16,41 +16,34 @@ pub struct TestManifest {
 }
 
 impl TestManifest {
-    /// A manifest with these tools.
     pub fn new(tools: &str) -> Self {
         Self::from_text(&format!("name = \"test\"\nversion = \"1\"\n{tools}"))
     }
 
-    /// A manifest with this text.
     pub fn from_text(text: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("test.toml"), text).expect("the manifest's file");
         Self { folder }
     }
 
-    /// The text of the manifest.
     pub fn text(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("test.toml")).expect("the manifest's file")
     }
 
-    /// The path of the manifest's file.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("test.toml")
     }
 
-    /// The arguments that add it to a command.
     pub fn arguments(&self) -> [OsString; 2] {
         ["--manifest".into(), self.path().into()]
     }
 
-    /// The command of a server with this manifest.
     pub fn command(&self, database: &Database) -> Command {
         let mut command = Server::bare_command(database);
         command.args(self.arguments());
         command
     }
 
-    /// Starts a server with this manifest.
     pub async fn serve(&self, database: &Database) -> Server {
         Server::start(self.command(database)).await
     }

@@ -26,7 +26,6 @@ pub struct OidcProvider {
 /// The behaviour of the provider. A test can change it at any time.
 #[derive(Debug, Clone)]
 pub struct ProviderBehaviour {
-    /// The id of the only registered client.
     pub client_id: String,
     /// The secret of the client; `None` for a public one.
     pub client_secret: Option<String>,
@@ -101,12 +100,10 @@ impl OidcProvider {
         Self { url, shared, task }
     }
 
-    /// The issuer.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Changes the behaviour.
     pub fn set(&self, change: impl FnOnce(&mut ProviderBehaviour)) {
         change(&mut lock(&self.shared.behaviour));
     }

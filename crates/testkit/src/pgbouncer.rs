@@ -111,7 +111,6 @@ impl PgBouncer {
         started
     }
 
-    /// The database behind the pooler.
     pub fn database(&self) -> &Database {
         &self.database
     }
@@ -140,7 +139,6 @@ impl PgBouncer {
         client
     }
 
-    /// Text of the log file.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).expect("its log")
     }

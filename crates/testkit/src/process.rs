@@ -31,7 +31,6 @@ impl ProcessMemory {
         value.trim().strip_suffix(" kB").expect("its unit").parse().expect("a number")
     }
 
-    /// The idle level.
     pub fn idle_kib(&self) -> u64 {
         self.idle_kib
     }

@@ -129,7 +129,6 @@ impl Proxy {
         Self { folder, database: database.clone(), state, accepting }
     }
 
-    /// The folder of the proxy's socket.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

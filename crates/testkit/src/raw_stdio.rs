@@ -157,7 +157,6 @@ impl RawStdioServer {
         tokio::time::timeout(TIMEOUT, child.wait()).await.expect("the server ends").expect("its status").success()
     }
 
-    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id().expect("it runs")
     }

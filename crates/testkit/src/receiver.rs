@@ -21,11 +21,8 @@ pub enum Reception {
 /// A received request. The names of headers are in lower case.
 #[derive(Debug, Clone)]
 pub struct ReceivedRequest {
-    /// The first line.
     pub line: String,
-    /// The headers.
     pub headers: HashMap<String, String>,
-    /// The body.
     pub body: String,
 }
 
@@ -65,17 +62,14 @@ impl WebhookReceiver {
         Self { address, state, task }
     }
 
-    /// The address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The URL that webhooks are posted to.
     pub fn url(&self) -> String {
         format!("http://{}/hook?from=countersign", self.address)
     }
 
-    /// The requests so far.
     pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.state.requests.lock().expect("no panic").clone()
     }

@@ -82,7 +82,6 @@ fn is_same_with_digits(text: &Value, structured: &Value) -> bool {
     }
 }
 
-/// A running server and its client.
 #[derive(Debug)]
 pub struct Server {
     client: Client,
@@ -117,7 +116,6 @@ impl Server {
         command
     }
 
-    /// Starts the server.
     pub async fn start(command: Command) -> Self {
         Self { client: Client::start(command).await.expect("an MCP session") }
     }
@@ -154,12 +152,10 @@ impl Server {
         Self::start(command).await
     }
 
-    /// The client.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The names of the tools, in order.
     pub async fn tool_names(&self) -> Vec<String> {
         let tools = self.client.list_tools().await.expect("tools/list");
         tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
@@ -210,7 +206,6 @@ impl Server {
         envelope["data"]["proposal"].clone()
     }
 
-    /// Ends the session and the server.
     pub async fn close(self) {
         self.client.close().await.expect("a server that ends well");
     }

@@ -29,7 +29,6 @@ impl SmallDisk {
         Ok(Self(folder))
     }
 
-    /// The mount point.
     pub fn path(&self) -> &Path {
         self.0.path()
     }

@@ -148,7 +148,6 @@ impl Tab {
         self.ask("arrive", json!({"path": path})).await;
     }
 
-    /// The visible text of the page.
     pub async fn text(&self) -> String {
         self.text_of("text", json!({})).await
     }
@@ -158,7 +157,6 @@ impl Tab {
         self.ask("wait_for_text", json!({"text": text})).await;
     }
 
-    /// The URL of the page.
     pub async fn url(&self) -> String {
         self.text_of("url", json!({})).await
     }

@@ -9,13 +9,10 @@ use crate::Hash;
 pub struct Checkpoint {
     /// The name of the log.
     pub origin: String,
-    /// The number of entries.
     pub size: u64,
-    /// The root hash of the tree.
     pub root: Hash,
 }
 
-/// The reason why a text is not a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a checkpoint is an origin, a size and a root in base64, each on a line")]
 pub struct CheckpointError;

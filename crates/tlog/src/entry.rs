@@ -80,7 +80,6 @@ pub struct Entry {
     fields: Vec<(String, String)>,
 }
 
-/// The reason why bytes are not an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
     /// The bytes are not UTF-8.
@@ -114,7 +113,6 @@ impl Entry {
         Self { fields: fields.filter(|(_, value): &(String, String)| !value.is_empty()).collect() }
     }
 
-    /// Reads an entry.
     pub fn parse(bytes: &[u8]) -> Result<Self, EntryError> {
         let text = std::str::from_utf8(bytes).map_err(|_| EntryError::Encoding)?;
         let lines = text.strip_suffix('\n').ok_or(EntryError::Lines)?;
@@ -161,7 +159,6 @@ impl Entry {
         Ok(())
     }
 
-    /// The value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())

@@ -36,7 +36,6 @@ pub struct SigningKey {
     pair: Ed25519KeyPair,
 }
 
-/// The reason why a text is not a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text does not have the form `name+id+base64`.
@@ -101,7 +100,6 @@ impl VerifierKey {
         self.id
     }
 
-    /// The 32 bytes of the public key.
     #[must_use]
     pub const fn public(&self) -> &[u8; 32] {
         &self.public
@@ -161,9 +159,6 @@ impl std::fmt::Display for VerifierKey {
 
 impl SigningKey {
     /// A new key from random bytes of the operating system.
-    ///
-    /// # Errors
-    /// [`KeyError`] if the name is invalid, or the operating system returns no random bytes.
     pub fn generate(name: &str, kind: KeyKind) -> Result<Self, KeyError> {
         let mut seed = [0; 32];
         SystemRandom::new().fill(&mut seed).map_err(|_| KeyError::Random)?;
@@ -171,16 +166,12 @@ impl SigningKey {
     }
 
     /// The key that belongs to a seed of 32 bytes.
-    ///
-    /// # Errors
-    /// [`KeyError`] if the name is invalid.
     pub fn from_seed(name: &str, kind: KeyKind, seed: [u8; 32]) -> Result<Self, KeyError> {
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| KeyError::Random)?;
         let public = pair.public_key().as_ref().try_into().map_err(|_| KeyError::Random)?;
         Ok(Self { verifier: VerifierKey::new(name, kind, public)?, seed, pair })
     }
 
-    /// The public key.
     #[must_use]
     pub const fn verifier_key(&self) -> &VerifierKey {
         &self.verifier

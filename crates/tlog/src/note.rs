@@ -7,14 +7,12 @@ use crate::{SigningKey, VerifierKey};
 
 pub(crate) const MAX_NOTE_BYTES: usize = 65_536;
 
-/// A text and its signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedNote {
     text: String,
     signatures: Vec<Signature>,
 }
 
-/// The reason why a note is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoteError {
     /// The text is not a signed note.

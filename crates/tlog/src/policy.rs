@@ -23,22 +23,18 @@ enum Member {
     Group(usize, Vec<Member>),
 }
 
-/// The reason why a text is not a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the policy: {why}")]
 pub struct PolicyError {
     /// The number of the line, from 1.
     pub line: usize,
-    /// The problem of the line.
     pub why: String,
 }
 
 /// The keys and the policy of a verifier. If there are both, both must be satisfied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// Keys of logs.
     pub keys: Vec<VerifierKey>,
-    /// Logs and witnesses.
     pub policy: Option<Policy>,
 }
 
@@ -118,9 +114,6 @@ struct Lines<'a> {
 
 impl Policy {
     /// Reads a policy.
-    ///
-    /// # Errors
-    /// [`PolicyError`] for the first invalid line.
     pub fn parse(text: &[u8]) -> Result<Self, PolicyError> {
         let mut lines = Lines::default();
         let rows: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();

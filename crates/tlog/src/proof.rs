@@ -14,17 +14,13 @@ const FIRST_LINE: &str = "c2sp.org/tlog-proof@v1";
 /// An entry, and the proof that a signed tree contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryProof {
-    /// The bytes of the entry.
     pub entry: Vec<u8>,
-    /// Its index in the log.
     pub index: u64,
     /// The hashes of the path from the leaf to the root.
     pub hashes: Vec<Hash>,
-    /// The signed checkpoint.
     pub checkpoint: SignedNote,
 }
 
-/// The reason why a text is not a proof.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("it is no proof of an entry: {0}")]
 pub struct ProofTextError(&'static str);

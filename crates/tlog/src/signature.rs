@@ -3,7 +3,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// One signature line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
     pub(crate) name: String,
@@ -11,7 +10,6 @@ pub struct Signature {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The reason why a line is not a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SignatureError(pub(crate) &'static str);

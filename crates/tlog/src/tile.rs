@@ -106,7 +106,6 @@ pub fn tiles_for_consistency(old: u64, new: u64) -> BTreeSet<TileId> {
     needed.tiles
 }
 
-/// Tiles in memory.
 #[derive(Debug, Clone, Default)]
 pub struct TileSet {
     tiles: BTreeMap<(u32, u64), Vec<Hash>>,
@@ -121,7 +120,6 @@ impl TileSet {
         }
     }
 
-    /// The root of the tree at this size.
     pub fn root(&self, size: u64) -> Result<Hash, MissingTileError> {
         range_root(&mut Loaded { tiles: self, size }, 0, size)
     }

@@ -3,7 +3,6 @@
 
 use crate::Hash;
 
-/// The hash of an entry.
 #[must_use]
 pub fn leaf_hash(entry: &[u8]) -> Hash {
     Hash::of(&[&[0], entry])
@@ -48,13 +47,11 @@ impl Frontier {
         self.size += 1;
     }
 
-    /// The number of leaves.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.size
     }
 
-    /// The root of the tree.
     #[must_use]
     pub fn root(&self) -> Hash {
         let roots = self.subtrees.iter().rev().map(|(_, root)| *root);
@@ -62,7 +59,6 @@ impl Frontier {
     }
 }
 
-/// The reason why a proof is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProofError {
     /// The index is not in a tree of that size, or the older tree is the larger one.

@@ -13,11 +13,9 @@ pub struct CheckpointRequest {
     pub old_size: u64,
     /// The proof that the checkpoint extends the tree of that size.
     pub proof: Vec<Hash>,
-    /// The signed checkpoint.
     pub checkpoint: SignedNote,
 }
 
-/// The reason why a body is not a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the body takes a line `old SIZE`, at most 63 lines of a proof, an empty line, and a signed checkpoint")]
 pub struct RequestError;
@@ -25,9 +23,7 @@ pub struct RequestError;
 /// The newest checkpoint of a log that a witness has cosigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WitnessState {
-    /// Its size.
     pub size: u64,
-    /// Its root.
     pub root: Hash,
 }
 
@@ -38,7 +34,6 @@ impl Default for WitnessState {
     }
 }
 
-/// The decision of a witness.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Cosign this checkpoint once it is persisted.

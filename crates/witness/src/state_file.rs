@@ -74,9 +74,6 @@ impl StateFile {
     }
 
     /// Reads and locks the file.
-    ///
-    /// # Errors
-    /// [`StateFileError`] if the file cannot be read, is invalid, or is in use.
     pub fn open(path: &Path) -> Result<Self, StateFileError> {
         Self::read(path).map_err(|reason| StateFileError { path: path.to_owned(), reason })
     }
@@ -107,7 +104,6 @@ impl StateFile {
         Ok(Self { path: path.to_owned(), key, cosigned, _lock: lock })
     }
 
-    /// The private key.
     #[must_use]
     pub const fn key(&self) -> &SigningKey {
         &self.key

@@ -42,11 +42,8 @@ const COMMANDS: [&str; 8] = ["query", "cancel", "config", "ping", "close", "begi
 /// One command of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Run a statement.
     Query(Box<QueryCommand>),
-    /// Cancel a query in flight.
     Cancel {
-        /// Id of the query.
         id: String,
     },
     /// Change the configuration and show it.
@@ -57,33 +54,25 @@ pub enum Command {
     Close,
     /// Open a transaction that the queries of its session then share.
     Begin {
-        /// Id of this command.
         id: String,
         /// Session name; `None` is the default session.
         session: Option<String>,
-        /// Options of the transaction.
         begin: TransactionOptions,
     },
     /// Commit the session's transaction.
     Commit {
-        /// Id of this command.
         id: String,
-        /// Session name.
         session: Option<String>,
     },
     /// Roll the session's transaction back.
     Rollback {
-        /// Id of this command.
         id: String,
-        /// Session name.
         session: Option<String>,
     },
 }
 
-/// A statement to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueryCommand {
-    /// Id of this command.
     pub id: String,
     /// Session name; `None` is the default session.
     pub session: Option<String>,
@@ -91,7 +80,6 @@ pub struct QueryCommand {
     pub sql: String,
     /// Values of `$1`, `$2`, ..; numbers keep every digit.
     pub params: Vec<Value>,
-    /// Options of this query.
     pub options: Options,
 }
 
@@ -101,7 +89,6 @@ pub struct QueryCommand {
 pub struct RequestError {
     /// Id of the line, if it is a string.
     pub id: Option<String>,
-    /// Cause.
     pub problem: CliError,
     /// Transactions that must not be committed without this line.
     pub affected: AffectedTransactions,

@@ -34,7 +34,6 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 pub struct OidcClient {
     /// The provider's issuer, compared exactly.
     pub issuer: HttpsUrl,
-    /// The client id.
     pub client_id: String,
     /// The client secret; `None` for a public client.
     pub client_secret: Option<Secret>,
@@ -44,10 +43,8 @@ pub struct OidcClient {
     pub scopes: Vec<String>,
 }
 
-/// The sign-in of one browser.
 #[derive(Debug, Clone, Copy)]
 pub struct SignInRequest<'a> {
-    /// The secrets of this sign-in.
     pub secrets: &'a SignInSecrets,
     /// If set, the person must sign in again, and the ID token must contain the time of the sign-in. The value is
     /// sent as `max_age`, in seconds.
@@ -104,17 +101,11 @@ impl OidcProvider {
     }
 
     /// Fetches the provider's metadata, as every sign-in does.
-    ///
-    /// # Errors
-    /// [`OidcError::Unavailable`] or [`OidcError::Configuration`].
     pub async fn discover(&self) -> Result<(), OidcError> {
         self.provider().await.map(drop)
     }
 
     /// The URL to which the browser is redirected.
-    ///
-    /// # Errors
-    /// As [`discover`](Self::discover).
     pub async fn authorization_url(&self, request: SignInRequest<'_>) -> Result<String, OidcError> {
         let provider = self.provider().await?;
         let SignInRequest { secrets, fresh_within_s } = request;

@@ -19,7 +19,6 @@ pub struct SignInSecrets {
 }
 
 impl SignInSecrets {
-    /// Generates new secrets.
     pub fn generate() -> Result<Self, RandomnessError> {
         Ok(Self { state: generate_token()?, nonce: generate_token()?, verifier: generate_token()? })
     }

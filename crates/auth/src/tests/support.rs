@@ -97,7 +97,6 @@ impl Signer {
         format!("{signed}.{}", encoded(self.signature(signed.as_bytes())))
     }
 
-    /// A valid token.
     pub(super) fn token(&self, algorithm: &str, kid: &str) -> String {
         self.sign(&header_of(algorithm, kid), &claims())
     }

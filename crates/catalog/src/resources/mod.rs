@@ -29,27 +29,20 @@ pub(crate) struct ResourceInfo {
     pub(crate) templates: &'static [UriTemplate],
 }
 
-/// A form of URI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UriTemplate {
     /// A URI template (RFC 6570), such as `countersign://database/{schema}`.
     pub uri: &'static str,
-    /// Short name.
     pub name: &'static str,
-    /// Title for users.
     pub title: &'static str,
-    /// Description for the agent.
     pub description: &'static str,
 }
 
 /// A resource that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceEntry {
-    /// URI of the resource.
     pub uri: ResourceUri,
-    /// Short name.
     pub name: String,
-    /// Description of the resource.
     pub description: String,
 }
 
@@ -65,7 +58,6 @@ pub struct Completions {
 /// Request to complete a variable of a template.
 #[derive(Debug, Clone)]
 pub struct CompletionRequest {
-    /// Variable of the template.
     pub variable: String,
     /// The text that the user has typed so far.
     pub value: String,

@@ -17,10 +17,8 @@ use crate::served::ServedTools;
 /// Number of resources on a page.
 const PAGE: usize = 100;
 
-/// A page of resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourcePage {
-    /// The resources, in order.
     pub items: Vec<ResourceEntry>,
     /// Cursor of the next page; `None` at the end.
     pub next: Option<String>,
@@ -48,7 +46,6 @@ impl ResourceRegistry {
         Self { resources: served.cloned().collect(), call_deadline: self.call_deadline }
     }
 
-    /// URI templates of the resources.
     pub fn templates(&self) -> impl Iterator<Item = &UriTemplate> {
         self.resources.iter().flat_map(|resource| resource.info().templates)
     }

@@ -4,7 +4,6 @@ use std::fmt;
 
 const SCHEME: &str = "countersign://";
 
-/// URI of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceUri {
     /// Kind of the resource.
@@ -14,7 +13,6 @@ pub struct ResourceUri {
 }
 
 impl ResourceUri {
-    /// The URI of these parts.
     #[must_use]
     pub fn new(name: &str, path: &[&str]) -> Self {
         Self { name: name.to_owned(), path: path.iter().map(|&part| part.to_owned()).collect() }

@@ -13,7 +13,6 @@ pub const CALLBACK_PATH: &str = "/login/oidc/callback";
 /// A provider, and the rules for its people.
 #[derive(Debug)]
 pub struct Oidc {
-    /// The provider.
     pub provider: OidcProvider,
     /// The provider's name on the login page.
     pub name: String,

@@ -12,7 +12,6 @@ const EMAIL: &str = "email";
 pub struct PersonRules {
     /// The claim with the name of the person. `email` counts only with `email_verified`.
     pub person_claim: String,
-    /// The claim with the groups of the person.
     pub groups_claim: String,
     /// People who also undo writes and freeze accounts, by name.
     pub operators: Vec<String>,
@@ -36,9 +35,7 @@ pub struct PersonRules {
 /// How servers derive the account of a person's agents, if these have tokens of the same issuer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountClaims {
-    /// The claim with the account.
     pub account_claim: String,
-    /// The prefix of the account.
     pub account_prefix: String,
     /// The claim with the actor.
     pub label_claim: Option<String>,

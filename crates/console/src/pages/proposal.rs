@@ -90,7 +90,6 @@ struct AskedQuestion<'a> {
     question: String,
 }
 
-/// A risk with its level.
 struct ShownRisk {
     word: &'static str,
     text: String,

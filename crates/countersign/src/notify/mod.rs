@@ -73,8 +73,6 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// # Errors
-    /// The system has no root certificates.
     pub(crate) fn new(settings: NotifySettings, notices: Notices) -> io::Result<Self> {
         Ok(Self { client: HttpClient::new(settings.url.clone())?, settings, notices })
     }

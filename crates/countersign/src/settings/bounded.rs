@@ -9,7 +9,6 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use types::Age;
 
-/// A number from `MIN` to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounded<const MIN: u32, const MAX: u32>(u32);
 
@@ -57,10 +56,8 @@ impl<const MIN: u32, const MAX: u32> JsonSchema for Bounded<MIN, MAX> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BoundedTime<const UNIT_MS: u32, const MIN: u32, const MAX: u32>(Bounded<MIN, MAX>);
 
-/// A time in milliseconds.
 pub(crate) type Millis<const MIN: u32, const MAX: u32> = BoundedTime<1, MIN, MAX>;
 
-/// A time in seconds.
 pub(crate) type Seconds<const MIN: u32, const MAX: u32> = BoundedTime<1000, MIN, MAX>;
 
 impl<const UNIT_MS: u32, const MIN: u32, const MAX: u32> BoundedTime<UNIT_MS, MIN, MAX> {

@@ -14,7 +14,6 @@ use super::addresses::ConsoleUrl;
 use super::key_group::keys;
 use super::secrets::parse_secret;
 
-/// The table of the console.
 pub(super) const CONSOLE: &str = "console";
 /// The table in it of the provider where people sign in.
 pub(super) const OIDC: &str = "oidc";

@@ -7,9 +7,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use types::AccountId;
 
-/// The list of the tokens.
 pub(super) const TOKENS: &str = "tokens";
-/// The table of the issuer.
 pub(super) const OAUTH: &str = "oauth";
 
 /// The keys of one token.

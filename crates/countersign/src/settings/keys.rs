@@ -30,10 +30,8 @@ use super::signing_keys::SigningKeys;
 /// The top of the file, before the first table.
 pub(super) const TOP: &str = "";
 
-/// The table of the limits.
 pub(super) const LIMITS: &str = "limits";
 
-/// The table of HTTP.
 pub(super) const HTTP: &str = "http";
 
 keys! {

@@ -11,7 +11,6 @@ use super::addresses::TargetUrl;
 use super::key_group::keys;
 use crate::notify::{NoticeForm, NotifySettings, SigningSecret};
 
-/// The table of the notices.
 pub(super) const NOTIFY: &str = "notify";
 
 keys! {

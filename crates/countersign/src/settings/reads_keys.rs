@@ -8,7 +8,6 @@ use serde::Deserialize;
 
 use super::key_group::keys;
 
-/// The table of the log of reads.
 pub(super) const READS: &str = "reads";
 
 keys! {

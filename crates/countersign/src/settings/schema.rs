@@ -12,7 +12,6 @@ use super::notify_keys::NOTIFY;
 use super::profiles::{self, ProfileKeys};
 use super::reads_keys::READS;
 
-/// The schema of the whole file.
 pub(super) fn schema() -> Value {
     let mut top = Keys::schema(TOP);
     for (name, description) in

@@ -13,7 +13,6 @@ pub(crate) struct SecretSource {
     pub(crate) origin: String,
 }
 
-/// Where a secret is found.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SecretLocation {
     Given(SecretSource),

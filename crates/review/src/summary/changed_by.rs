@@ -2,12 +2,9 @@
 
 use types::{CorrelationId, RowHistoryEntry, visible};
 
-/// Who changed a row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChangedBy {
-    /// A recorded write.
     Write {
-        /// Its record.
         correlation_id: CorrelationId,
         /// Its tool, its account with the actor, and when it ended, in words.
         who: String,
@@ -30,7 +27,6 @@ impl ChangedBy {
         }
     }
 
-    /// The record of the write.
     #[must_use]
     pub fn record(&self) -> Option<CorrelationId> {
         if let Self::Write { correlation_id, .. } = self { Some(*correlation_id) } else { None }

@@ -17,9 +17,7 @@ const MAX_CHARS: usize = 40;
 /// The changes of one column in the rows of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ColumnSummary {
-    /// The column.
     column: String,
-    /// The number of rows in which it changes.
     rows: usize,
     /// The number of rows of which it is known whether it changes.
     known: usize,
@@ -31,7 +29,6 @@ pub(super) struct ColumnSummary {
     range: Option<[[String; 2]; 2]>,
 }
 
-/// A new value of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct NewValue {
     /// The value, and the number of rows that get it.
@@ -47,7 +44,6 @@ struct NewValue {
 struct ValueCount {
     /// The value. A text with other characters than those of words is in quotes.
     value: String,
-    /// The number of rows.
     rows: usize,
 }
 

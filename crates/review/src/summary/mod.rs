@@ -16,7 +16,6 @@ pub use self::changed_by::ChangedBy;
 pub use self::rows::{ChangedColumn, ChangedRow};
 use crate::sentences;
 
-/// The rows of a write.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Summary {
     /// The rows by origin, table and kind.
@@ -30,17 +29,14 @@ pub struct Summary {
 pub struct RowGroup {
     /// The table; `None` if the ledger does not know it, because it is not tracked.
     pub table: Option<String>,
-    /// What changes the rows.
     pub origin: RowOrigin,
     /// Whether the rows are inserted, updated or deleted.
     pub change: ChangeKind,
     /// The number of all rows, of which `rows` has the first ones.
     pub count: u64,
-    /// The rows.
     pub rows: Vec<ChangedRow>,
 }
 
-/// What changes rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowOrigin {
     /// A statement of the write.
@@ -69,7 +65,6 @@ struct Images<'a> {
 }
 
 impl Summary {
-    /// The summary of a preview.
     #[must_use]
     pub fn new(preview: &Preview) -> Self {
         let Preview { before, after, row_key, generated, effects, rows_affected, .. } = preview;
@@ -77,7 +72,6 @@ impl Summary {
         rows::summary(&images, effects.as_ref(), *rows_affected)
     }
 
-    /// The summary of a record.
     #[must_use]
     pub fn of_record(record: &Record) -> Self {
         let images =

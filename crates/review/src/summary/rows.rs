@@ -9,7 +9,6 @@ use types::{ChangeKind, ColumnEffect, Effects, RowEffect};
 use super::{ChangedBy, Images, RowGroup, RowOrigin, Summary, json_paths};
 use crate::row_diff::{RowChange, RowDiff, column_pairs, columns};
 
-/// A row that a write changes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChangedRow {
     /// The columns that identify the row; empty if none does.
@@ -35,9 +34,7 @@ pub struct ChangedRow {
 pub struct ChangedColumn {
     /// The name; of a part of a JSON document with the path of its keys, `settings.mail.daily`.
     pub name: String,
-    /// The value before the write.
     pub before: Option<Value>,
-    /// The value after the write.
     pub after: Option<Value>,
 }
 

@@ -20,9 +20,7 @@ pub(crate) const SALT_BYTES: usize = 16;
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", path.display())]
 pub struct BundleError {
-    /// The file or folder.
     pub path: PathBuf,
-    /// The reason.
     #[source]
     pub error: io::Error,
 }

@@ -5,24 +5,20 @@ use crate::Hash;
 /// The maximum number of findings with one code that are reported.
 pub(super) const MAX_PER_CODE: usize = 1000;
 
-/// The outcome of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// The name of the log, if the checkpoint could be read.
     pub origin: Option<String>,
     /// The number of entries in the checkpoint.
     pub size: Option<u64>,
-    /// The root hash in the checkpoint.
     pub root: Option<Hash>,
     /// The number of entries that were read.
     pub entries: u64,
-    /// The number of parts that exist.
     pub parts: u64,
     /// The number of parts that an entry names but that are missing.
     pub withheld: u64,
     /// The witnesses that have cosigned, and the times, in seconds since 1970.
     pub cosigned: Vec<(String, u64)>,
-    /// The findings, in the order of verification.
     pub findings: Vec<Finding>,
 }
 
@@ -48,7 +44,6 @@ impl Report {
 /// A problem of a bundle or proof.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// The kind of the problem.
     pub code: FindingCode,
     /// The place: a path, or the index of an entry.
     pub place: String,

@@ -40,9 +40,6 @@ struct TreeVerifier<'a> {
 }
 
 /// Verifies a bundle, and that it is consistent with earlier checkpoints.
-///
-/// # Errors
-/// [`BundleError`]: a file or folder cannot be read.
 pub fn verify_bundle(dir: &Path, trust: &Trust, earlier: &[PathBuf]) -> Result<Report, BundleError> {
     let mut report = Report::default();
     // An absent folder is an error, not a bundle with findings.
@@ -99,9 +96,6 @@ pub fn verify_bundle(dir: &Path, trust: &Trust, earlier: &[PathBuf]) -> Result<R
 }
 
 /// Verifies the proof of an entry.
-///
-/// # Errors
-/// [`BundleError`]: the file cannot be read.
 pub fn verify_proof(path: &Path, trust: &Trust) -> Result<Report, BundleError> {
     let mut report = Report::default();
     let place = path.display().to_string();

@@ -74,7 +74,6 @@ impl DemoDatabase {
     }
 }
 
-/// The manifests that the demo serves.
 pub(crate) fn manifests() -> [Source; 2] {
     let source = |path: &str, text: &str| Source { path: PathBuf::from(path), text: text.to_owned() };
     [source("manifests/social.toml", SOCIAL), source("manifests/studio.toml", STUDIO)]

@@ -9,7 +9,6 @@ use crate::terminal::shell_word::shell_word;
 
 const MAX_NAMES: usize = 12;
 
-/// Prints the SQL of a dry run.
 pub(super) fn print_sql(report: &InitReport) {
     for statement in &report.statements {
         let end = if statement.starts_with("--") { "" } else { ";" };

@@ -29,7 +29,6 @@ const SHARED: u32 = 0o666;
 /// A configuration file, which may not exist yet.
 #[derive(Debug)]
 pub(super) struct ConfigFile {
-    /// The path that the client uses.
     pub(super) path: PathBuf,
     /// The file itself, if `path` is a symbolic link.
     target: PathBuf,
@@ -45,7 +44,6 @@ struct Content {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Saved {
     Unchanged,
-    /// The file was made.
     Created,
     /// The file was replaced; the previous content is in this file.
     Replaced(PathBuf),

@@ -24,7 +24,6 @@ pub(super) enum Server {
 pub(super) enum Token {
     /// The server needs no token, or the client signs in with OAuth.
     None,
-    /// The token itself.
     Text(Secret),
     /// The client reads it from this environment variable.
     Variable(String),
@@ -120,8 +119,6 @@ impl Server {
     }
 }
 
-/// # Errors
-/// The client would change the text.
 fn check_unchanged(client: &Client, text: &str, what: &str) -> anyhow::Result<()> {
     match client.variables.mark().filter(|mark| text.contains(mark)) {
         None => Ok(()),

@@ -29,7 +29,6 @@ impl Container<'_> {
         self.text.get(range).unwrap_or_default()
     }
 
-    /// The comma after a member.
     fn comma_after(&self, number: usize) -> Option<usize> {
         let start = self.members.get(number)?.end;
         let end = self.members.get(number + 1).map_or(self.inside.end, |next| next.start);

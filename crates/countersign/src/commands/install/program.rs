@@ -47,7 +47,6 @@ pub(super) struct Program {
     pub(super) secrets: Vec<SecretFile>,
 }
 
-/// A secret and the file that it will be written to.
 #[derive(Debug)]
 pub(super) struct SecretFile {
     pub(super) path: PathBuf,

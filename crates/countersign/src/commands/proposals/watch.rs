@@ -14,7 +14,6 @@ use crate::settings::Settings;
 use crate::terminal::table::{json_line, to_the_second};
 use crate::terminal::{is_output_terminal, print_error, try_print_line};
 
-/// Poll interval.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(arguments: &WatchArgs, settings: &Settings) -> anyhow::Result<()> {

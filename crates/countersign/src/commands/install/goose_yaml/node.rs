@@ -14,7 +14,6 @@ const MAX_DEPTH: usize = 100;
 pub(super) struct Node {
     pub(super) range: Range<usize>,
     kind: Kind,
-    /// The anchor of the node, and its tag.
     marks: (usize, Option<String>),
     /// Whether it is written in brackets or braces.
     is_in_brackets: bool,
@@ -56,7 +55,6 @@ impl Node {
         }
     }
 
-    /// The member of a mapping.
     pub(super) fn pair(&self, name: &str) -> Option<(&Self, &Self)> {
         self.pairs()?.iter().find(|(key, _)| key.is_text(name)).map(|(key, value)| (key, value))
     }
@@ -115,7 +113,6 @@ impl Node {
         is_same && self.marks == other.marks
     }
 
-    /// The node as JSON.
     pub(super) fn value(&self) -> Value {
         match &self.kind {
             Kind::Alias(_) => Value::Null,
