@@ -4,6 +4,7 @@ use askama::Template;
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use http_server::AttemptLimitError;
+use ledger::read::Error;
 use types::{ErrorCode, Failure};
 
 #[derive(Template)]
@@ -12,6 +13,36 @@ struct Message<'a> {
     person: Option<&'a str>,
     title: &'a str,
     text: &'a str,
+}
+
+/// The page that says why a request is not answered as wanted.
+#[derive(Debug)]
+pub(crate) struct ErrorPage(Box<Response>);
+
+pub(crate) type PageResult<T = Response> = Result<T, ErrorPage>;
+
+impl IntoResponse for ErrorPage {
+    fn into_response(self) -> Response {
+        *self.0
+    }
+}
+
+impl From<Response> for ErrorPage {
+    fn from(page: Response) -> Self {
+        Self(Box::new(page))
+    }
+}
+
+impl From<Error> for ErrorPage {
+    fn from(error: Error) -> Self {
+        unavailable(&error).into()
+    }
+}
+
+impl From<Failure> for ErrorPage {
+    fn from(failure: Failure) -> Self {
+        refused(&failure).into()
+    }
 }
 
 pub(crate) fn render(template: &impl Template) -> Response {

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::Form;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Redirect};
 use ledger::FreezeScope;
 use ledger::audit::SessionActivity;
 use ledger::read::Error;
@@ -14,8 +14,8 @@ use review::sentences::short_id;
 use serde::Deserialize;
 use types::visible;
 
-use super::undo::{forbidden, operator};
-use crate::message::{self, render};
+use super::undo::{OperatorSession, forbidden, lacks_privilege, operator};
+use crate::message::{self, ErrorPage, PageResult, render};
 use crate::session::LoggedIn;
 use crate::state::Console;
 use crate::text::query_string;
@@ -63,89 +63,59 @@ pub(crate) async fn show(
     LoggedIn(person): LoggedIn,
     State(console): State<Arc<Console>>,
     Query(form): Query<FreezeForm>,
-) -> Response {
-    match load(&console).await {
-        Ok((freezes, sessions)) => {
-            let may_freeze = operator(&console, &person).is_ok();
-            render(&Page { person: Some(&person.name), freezes, sessions, may_freeze, form })
-        }
-        Err(error) => message::unavailable(&error),
-    }
+) -> PageResult {
+    let freezes = console.freezes.current().await?.into_iter().map(freeze_line).collect();
+    let sessions = console.records.activity().await?.into_iter().map(session_line).collect();
+    let may_freeze = operator(&console, &person).is_ok();
+    Ok(render(&Page { person: Some(&person.name), freezes, sessions, may_freeze, form }))
 }
 
 pub(crate) async fn freeze(
-    LoggedIn(person): LoggedIn,
+    OperatorSession { person, freezes, .. }: OperatorSession,
     State(console): State<Arc<Console>>,
     Form(form): Form<FreezeForm>,
-) -> Response {
-    let operator = match operator(&console, &person) {
-        Ok(operator) => operator,
-        Err(why_not) => return forbidden(why_not),
-    };
-    let Some(scope) = form.scope() else { return no_name() };
-    match console.freezes.is_known(&scope).await {
-        Ok(true) => {}
-        Ok(false) => {
-            let text =
-                format!("No recent write is of {} \"{}\". Nothing was frozen.", form.kind, types::visible(&form.name));
-            return message::page(StatusCode::CONFLICT, "Not done", &text);
-        }
-        Err(error) => return message::unavailable(&error),
+) -> PageResult {
+    let scope = form.scope()?;
+    if !console.freezes.is_known(&scope).await? {
+        let text = format!("No recent write is of {} \"{}\". Nothing was frozen.", form.kind, visible(&form.name));
+        return Ok(message::page(StatusCode::CONFLICT, "Not done", &text));
     }
     let reason = Some(form.reason.trim()).filter(|reason| !reason.is_empty());
-    match operator.freezes.freeze(&scope, &person.name, reason).await {
-        Ok(_) => Redirect::to("/activity").into_response(),
-        Err(error) => refused(&error),
-    }
+    freezes.freeze(&scope, &person.name, reason).await.map_err(refused)?;
+    Ok(Redirect::to("/activity").into_response())
 }
 
 pub(crate) async fn unfreeze(
-    LoggedIn(person): LoggedIn,
-    State(console): State<Arc<Console>>,
+    OperatorSession { person, freezes, .. }: OperatorSession,
     Form(form): Form<FreezeForm>,
-) -> Response {
-    let operator = match operator(&console, &person) {
-        Ok(operator) => operator,
-        Err(why_not) => return forbidden(why_not),
-    };
-    let Some(scope) = form.scope() else { return no_name() };
-    match operator.freezes.unfreeze(&scope, &person.name).await {
-        Ok(true) => Redirect::to("/activity").into_response(),
-        Ok(false) => {
-            message::page(StatusCode::CONFLICT, "Not done", "This is not frozen any more. Nothing was changed.")
-        }
-        Err(error) => refused(&error),
-    }
+) -> PageResult {
+    Ok(if freezes.unfreeze(&form.scope()?, &person.name).await.map_err(refused)? {
+        Redirect::to("/activity").into_response()
+    } else {
+        message::page(StatusCode::CONFLICT, "Not done", "This is not frozen any more. Nothing was changed.")
+    })
 }
 
 impl FreezeForm {
-    fn scope(&self) -> Option<FreezeScope> {
+    fn scope(&self) -> PageResult<FreezeScope> {
         let name = Some(self.name.clone()).filter(|name| !name.is_empty());
-        match self.kind.as_str() {
+        let scope = match self.kind.as_str() {
             "account" => name.map(FreezeScope::Account),
             "actor" => name.map(FreezeScope::Actor),
             "all" => Some(FreezeScope::All),
             _ => None,
-        }
+        };
+        let text = "Give the account or the actor whose writes are meant, or choose all. Nothing was changed.";
+        Ok(scope.ok_or_else(|| message::page(StatusCode::BAD_REQUEST, "Not done", text))?)
     }
 }
 
-fn no_name() -> Response {
-    let text = "Give the account or the actor whose writes are meant, or choose all. Nothing was changed.";
-    message::page(StatusCode::BAD_REQUEST, "Not done", text)
-}
-
-fn refused(error: &Error) -> Response {
-    if error.server_error().is_some_and(|error| error.sqlstate == "42501") {
-        tracing::warn!(%error, "the login of --operator-url lacks a right");
-        return forbidden("The console's login for freezing has not the role countersign_operator.");
+fn refused(error: Error) -> ErrorPage {
+    if !lacks_privilege(&error) {
+        return error.into();
     }
-    message::unavailable(error)
-}
-
-async fn load(console: &Console) -> Result<(Vec<Freeze>, Vec<Session>), Error> {
-    let freezes = console.freezes.current().await?.into_iter().map(freeze_line).collect();
-    Ok((freezes, console.records.activity().await?.into_iter().map(session_line).collect()))
+    tracing::warn!(%error, "the login of --operator-url lacks a right");
+    forbidden("The console's login for freezing has not the role countersign_operator.").into()
 }
 
 fn freeze_line(freeze: ledger::Freeze) -> Freeze {

@@ -5,12 +5,11 @@ use std::time::SystemTime;
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::Response;
 use ledger::proposals::OutlinedProposal;
 use review::ago::ago;
 use types::{Tier, visible};
 
-use crate::message::{self, render};
+use crate::message::{PageResult, render};
 use crate::session::LoggedIn;
 use crate::state::Console;
 use crate::text::{params, proposer};
@@ -54,20 +53,15 @@ struct Line {
     is_for_account: bool,
 }
 
-pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<Console>>) -> Response {
-    let found = async {
-        Ok((console.proposals.waiting(MAX_PROPOSALS + 1).await?, console.proposals.lately_ended(ENDED).await?))
-    };
-    let (mut waiting, ended) = match found.await {
-        Ok(found) => found,
-        Err(failure) => return message::refused(&failure),
-    };
+pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<Console>>) -> PageResult {
+    let mut waiting = console.proposals.waiting(MAX_PROPOSALS + 1).await?;
+    let ended = console.proposals.lately_ended(ENDED).await?;
     let is_cut = waiting.len() > MAX_PROPOSALS as usize;
     waiting.truncate(MAX_PROPOSALS as usize);
     let now = SystemTime::now();
     let waiting = waiting.iter().map(|proposal| waiting_line(proposal, now)).collect();
     let ended = ended.iter().map(line).collect();
-    render(&Inbox { person: Some(&person.name), waiting, ended, is_cut })
+    Ok(render(&Inbox { person: Some(&person.name), waiting, ended, is_cut }))
 }
 
 fn waiting_line(waiting: &OutlinedProposal, now: SystemTime) -> WaitingLine {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use ledger::audit::{LogKey, SignatureState, WitnessState};
 use types::visible;
 
-use crate::message::{self, render};
+use crate::message::{self, PageResult, render};
 use crate::session::LoggedIn;
 use crate::state::Console;
 
@@ -38,40 +38,32 @@ struct WitnessLine {
     is_late: bool,
 }
 
-pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<Console>>) -> Response {
-    match load(&console, &person.name).await {
-        Ok(page) => render(&page),
-        Err(error) => message::unavailable(&error),
-    }
-}
-
-/// The newest signed checkpoint, in the form that witnesses and auditors accept.
-pub(crate) async fn checkpoint(LoggedIn(_): LoggedIn, State(console): State<Arc<Console>>) -> Response {
-    match console.records.newest_checkpoint().await {
-        Ok(Some(note)) => {
-            let headers = [
-                (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
-                (header::CONTENT_DISPOSITION, "attachment; filename=\"checkpoint\""),
-            ];
-            (headers, note.to_string()).into_response()
-        }
-        Ok(None) => message::page(StatusCode::NOT_FOUND, "Not found", "No checkpoint of the log is signed yet."),
-        Err(error) => message::unavailable(&error),
-    }
-}
-
-async fn load<'a>(console: &Console, person: &'a str) -> Result<Page<'a>, ledger::read::Error> {
+pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<Console>>) -> PageResult {
     let log = &console.records;
     let state = log.signatures().await?;
     let witnesses = log.witness_states().await?;
-    Ok(Page {
-        person: Some(person),
+    Ok(render(&Page {
+        person: Some(&person.name),
         ledger_id: log.ledger_id().await?,
         age: age(state.age_s),
         keys: log.keys().await?.into_iter().map(key).collect(),
         witnesses: witnesses.iter().map(|witness| witness_line(witness, state.signed)).collect(),
         note: log.newest_checkpoint().await?.map(|note| visible_lines(&note)),
         state,
+    }))
+}
+
+/// The newest signed checkpoint, in the form that witnesses and auditors accept.
+pub(crate) async fn checkpoint(LoggedIn(_): LoggedIn, State(console): State<Arc<Console>>) -> PageResult {
+    Ok(match console.records.newest_checkpoint().await? {
+        Some(note) => {
+            let headers = [
+                (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+                (header::CONTENT_DISPOSITION, "attachment; filename=\"checkpoint\""),
+            ];
+            (headers, note.to_string()).into_response()
+        }
+        None => message::page(StatusCode::NOT_FOUND, "Not found", "No checkpoint of the log is signed yet."),
     })
 }
 

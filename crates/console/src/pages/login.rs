@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use types::Secret;
 
-use crate::message::{self, render};
+use crate::message::{self, PageResult, render};
 use crate::return_path::{NextQuery, ReturnPath};
 use crate::session::{end_session_before, new_cookie, no_cookie, token};
 use crate::state::Console;
@@ -47,28 +47,25 @@ pub(crate) async fn log_in(
     State(console): State<Arc<Console>>,
     headers: HeaderMap,
     Form(form): Form<LinkForm>,
-) -> Response {
-    let Some((session, cookie)) = new_cookie() else { return message::unavailable(&"no random bytes") };
-    match console.sessions.log_in(&Secret::new(form.link), &session).await {
-        Ok(Some(person)) => {
+) -> PageResult {
+    let Some((session, cookie)) = new_cookie() else { return Ok(message::unavailable(&"no random bytes")) };
+    Ok(match console.sessions.log_in(&Secret::new(form.link), &session).await? {
+        Some(person) => {
             tracing::info!(person, "logged in");
             end_session_before(&console, &headers).await;
             ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
         }
-        Ok(None) => message::page(
+        None => message::page(
             StatusCode::UNAUTHORIZED,
             "The link cannot be used",
             "It was used already, it is older than 5 minutes, or it was never made. Make another one on the command line.",
         ),
-        Err(error) => message::unavailable(&error),
-    }
+    })
 }
 
-pub(crate) async fn log_out(State(console): State<Arc<Console>>, headers: HeaderMap) -> Response {
-    if let Some(session) = token(&headers)
-        && let Err(error) = console.sessions.log_out(&session).await
-    {
-        return message::unavailable(&error);
+pub(crate) async fn log_out(State(console): State<Arc<Console>>, headers: HeaderMap) -> PageResult {
+    if let Some(session) = token(&headers) {
+        console.sessions.log_out(&session).await?;
     }
-    ([(header::SET_COOKIE, no_cookie())], Redirect::to("/login")).into_response()
+    Ok(([(header::SET_COOKIE, no_cookie())], Redirect::to("/login")).into_response())
 }

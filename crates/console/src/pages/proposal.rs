@@ -7,7 +7,7 @@ use askama::Template;
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Redirect};
 use ledger::console::ConsolePerson;
 use ledger::proposals::{
     ConsoleDecider, ConsoleDecisionError, Decision, Preview, Proposal, ProposalStatus, Question, not_found,
@@ -18,7 +18,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use types::{ProposalId, Tier, visible};
 
-use crate::message::{self, render};
+use crate::message::{self, PageResult, render};
 use crate::pages::sign_in::SignInAgain;
 use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::{self, CurrentSession};
@@ -112,18 +112,12 @@ pub(crate) async fn show(
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
     Query(query): Query<RowsQuery>,
-) -> Response {
-    match find(&console, &id).await {
-        Ok(proposal) => {
-            let since = match console.records.since(&console.proposals, &proposal).await {
-                Ok(since) => since,
-                Err(failure) => return message::refused(&failure),
-            };
-            let sign_in_again = SignInAgain::needed(&console, &current.session, &path(proposal.proposal_id));
-            render(&page(&current.session.person, &proposal, since.as_ref(), query.into(), sign_in_again))
-        }
-        Err(refusal) => refusal,
-    }
+) -> PageResult {
+    let id = ProposalId::parse(&id).ok_or_else(not_found)?;
+    let proposal = console.proposals.get(None, id).await?.ok_or_else(not_found)?;
+    let since = console.records.since(&console.proposals, &proposal).await?;
+    let sign_in_again = SignInAgain::needed(&console, &current.session, &path(id));
+    Ok(render(&page(&current.session.person, &proposal, since.as_ref(), query.into(), sign_in_again)))
 }
 
 pub(crate) async fn approve(
@@ -131,7 +125,7 @@ pub(crate) async fn approve(
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
     Form(form): Form<ApproveForm>,
-) -> Response {
+) -> PageResult {
     decide(&console, &current, &id, Decision::Confirm { digest: form.digest }).await
 }
 
@@ -140,7 +134,7 @@ pub(crate) async fn reject(
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
     Form(form): Form<TextForm>,
-) -> Response {
+) -> PageResult {
     let reason = Some(form.text.trim().to_owned()).filter(|reason| !reason.is_empty());
     decide(&console, &current, &id, Decision::Reject { reason }).await
 }
@@ -150,7 +144,7 @@ pub(crate) async fn ask(
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
     Form(form): Form<TextForm>,
-) -> Response {
+) -> PageResult {
     decide(&console, &current, &id, Decision::Ask { question: form.text.trim().to_owned() }).await
 }
 
@@ -159,23 +153,23 @@ pub(crate) async fn check(
     current: CurrentSession,
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
-) -> Response {
-    if !current.session.person.role.may_decide() {
-        return message::page(StatusCode::FORBIDDEN, "Not done", NOT_A_REVIEWER);
-    }
-    let Some(id) = ProposalId::parse(&id) else { return message::refused(&not_found()) };
-    match console.proposals.request_check(id, Instant::now() + OUTCOME_WITHIN).await {
-        Ok(_) => Redirect::to(&path(id)).into_response(),
-        Err(failure) => message::refused(&failure),
-    }
+) -> PageResult {
+    let id = decidable(&current.session.person, &id)?;
+    console.proposals.request_check(id, Instant::now() + OUTCOME_WITHIN).await?;
+    Ok(Redirect::to(&path(id)).into_response())
 }
 
-async fn decide(console: &Console, current: &CurrentSession, id: &str, decision: Decision) -> Response {
-    let person = &current.session.person;
+/// The id of a proposal on which this person may act.
+fn decidable(person: &ConsolePerson, id: &str) -> PageResult<ProposalId> {
     if !person.role.may_decide() {
-        return message::page(StatusCode::FORBIDDEN, "Not done", NOT_A_REVIEWER);
+        return Err(message::page(StatusCode::FORBIDDEN, "Not done", NOT_A_REVIEWER).into());
     }
-    let Some(id) = ProposalId::parse(id) else { return message::refused(&not_found()) };
+    Ok(ProposalId::parse(id).ok_or_else(not_found)?)
+}
+
+async fn decide(console: &Console, current: &CurrentSession, id: &str, decision: Decision) -> PageResult {
+    let person = &current.session.person;
+    let id = decidable(person, id)?;
     let approve_within = console.approve_within;
     let decider = ConsoleDecider { session: &current.token, person: &person.name, approve_within };
     match console.proposals.decide_in_console(id, &decider, &decision).await {
@@ -185,22 +179,16 @@ async fn decide(console: &Console, current: &CurrentSession, id: &str, decision:
                 // The page shows the outcome, whatever it is.
                 drop(console.proposals.ended(id, Instant::now() + OUTCOME_WITHIN).await);
             }
-            Redirect::to(&path(id)).into_response()
+            Ok(Redirect::to(&path(id)).into_response())
         }
-        Err(ConsoleDecisionError::SessionEnded) => session::ended(),
-        Err(ConsoleDecisionError::SignInAgain) => SignInAgain::new(console, &path(id)).page(),
-        Err(ConsoleDecisionError::Refused(failure)) => message::refused(&failure),
+        Err(ConsoleDecisionError::SessionEnded) => Err(session::ended().into()),
+        Err(ConsoleDecisionError::SignInAgain) => Err(SignInAgain::new(console, &path(id)).page().into()),
+        Err(ConsoleDecisionError::Refused(failure)) => Err(failure.into()),
     }
 }
 
 fn path(id: ProposalId) -> String {
     format!("/proposals/{id}")
-}
-
-async fn find(console: &Console, id: &str) -> Result<Proposal, Response> {
-    let id = ProposalId::parse(id).ok_or_else(|| message::refused(&not_found()))?;
-    let found = console.proposals.get(None, id).await.map_err(|failure| message::refused(&failure))?;
-    found.ok_or_else(|| message::refused(&not_found()))
 }
 
 fn page<'a>(

@@ -13,7 +13,7 @@ use review::{Summary, decided_by};
 use serde_json::Value;
 use types::{CorrelationId, visible};
 
-use crate::message::{self, render};
+use crate::message::{self, PageResult, render};
 use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::LoggedIn;
 use crate::state::Console;
@@ -46,13 +46,10 @@ pub(crate) async fn show(
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
     Query(query): Query<RowsQuery>,
-) -> Response {
-    let Some(id) = CorrelationId::parse(&id) else { return unknown() };
-    match console.records.show(id).await {
-        Ok(Some(record)) => render(&page(&console, &person, &record, query.into())),
-        Ok(None) => unknown(),
-        Err(error) => message::unavailable(&error),
-    }
+) -> PageResult {
+    let id = CorrelationId::parse(&id).ok_or_else(unknown)?;
+    let record = console.records.show(id).await?.ok_or_else(unknown)?;
+    Ok(render(&page(&console, &person, &record, query.into())))
 }
 
 /// The proof that the log has the record, in the form that `countersign audit verify --proof` accepts.

@@ -16,7 +16,7 @@ use types::{Moment, TimeError, quoted, visible};
 
 use super::record::error;
 use super::search_line::{SearchKey, SearchLine, SearchLineError};
-use crate::message::{self, render};
+use crate::message::{self, PageResult, render};
 use crate::session::LoggedIn;
 use crate::state::Console;
 use crate::text::{optional, params, proposer, query_string};
@@ -158,16 +158,13 @@ pub(crate) async fn list(
     LoggedIn(person): LoggedIn,
     State(console): State<Arc<Console>>,
     Query(given): Query<Vec<(String, String)>>,
-) -> Response {
+) -> PageResult {
     let query = RecordQuery::parse(&given);
     let line = match &query {
         Ok(query) => query.line.to_string(),
         Err(_) => given.iter().find(|(name, _)| name == "q").map(|(_, line)| line.clone()).unwrap_or_default(),
     };
-    let names = match console.records.names().await {
-        Ok(names) => names,
-        Err(error) => return message::unavailable(&error),
-    };
+    let names = console.records.names().await?;
     let mut page = Page {
         person: Some(&person.name),
         line: &line,
@@ -185,23 +182,20 @@ pub(crate) async fn list(
     let (query, filter) = match found.await {
         Ok(found) => found,
         Err(error) => {
-            return refused(error, |problem| {
+            return Ok(refused(error, |problem| {
                 page.problem = Some(problem);
                 render(&page)
-            });
+            }));
         }
     };
-    let mut records = match console.records.list(&filter).await {
-        Ok(found) => found,
-        Err(error) => return message::unavailable(&error),
-    };
+    let mut records = console.records.list(&filter).await?;
     let is_cut = records.len() > PAGE as usize;
     records.truncate(PAGE as usize);
     let last = records.last().and_then(|record| record.id).filter(|_| is_cut);
     page.older = last.map(|id| query.with_before(Some(id.to_string())));
     page.export = query.with_before(None);
     page.lines = records.iter().map(record_line).collect();
-    render(&page)
+    Ok(render(&page))
 }
 
 /// The answer to a filter that cannot be used. `page` shows the line again, so that the person can correct it.

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::Form;
-use axum::extract::{Path, Query, State};
+use axum::extract::{FromRequestParts, Path, Query, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Redirect, Response};
+use ledger::Freezes;
 use ledger::console::ConsolePerson;
 use ledger::operator::{Operator, UndoError, UndoOutcome, UndoProgress};
 use ledger::plans::{PlanMode, PlanReport, PlanRequest, PlanRows, PlanScope, StoredPlan};
+use ledger::read::Error;
 use review::sentences::{self, rows};
 use review::{LoginMasks, Summary};
 use serde::Deserialize;
@@ -19,7 +22,7 @@ use types::{Conflict, ConflictKind, CorrelationId, IdPrefix, Moment, TimeError, 
 use super::record;
 use super::records::{RecordLine, planned_line};
 use crate::conflicts::{self, ShownConflict};
-use crate::message::{self, render};
+use crate::message::{self, ErrorPage, PageResult, render};
 use crate::rows::{RowsQuery, ShownRows, Table, key, tables};
 use crate::session::LoggedIn;
 use crate::state::{Console, ConsoleOperator};
@@ -118,14 +121,9 @@ pub(crate) async fn ask(LoggedIn(person): LoggedIn, State(console): State<Arc<Co
 
 /// Makes and stores a plan. Compares rows but changes nothing.
 pub(crate) async fn plan(
-    LoggedIn(person): LoggedIn,
-    State(console): State<Arc<Console>>,
+    OperatorSession { person, undo, .. }: OperatorSession,
     Form(form): Form<SelectionForm>,
-) -> Response {
-    let operator = match operator(&console, &person) {
-        Ok(operator) => operator,
-        Err(why_not) => return forbidden(why_not),
-    };
+) -> PageResult {
     let problem = |problem: String| {
         let problem = Some(format!("{}.", visible(&problem)));
         let page = SelectionPage { person: Some(&person.name), why_not: None, problem, form: &form };
@@ -133,71 +131,47 @@ pub(crate) async fn plan(
     };
     let request = match form.request() {
         Ok(request) => request,
-        Err(error) => return problem(error.to_string()),
+        Err(error) => return Ok(problem(error.to_string())),
     };
-    match operator.undo.plan(&request, MAX_ROWS, &person.name).await {
-        Ok((_, plan)) => Redirect::to(&format!("/undo/{}", plan.plan_id)).into_response(),
-        Err(UndoError::Selection(error)) => problem(error.to_string()),
-        Err(error) => failed(&error),
+    match undo.plan(&request, MAX_ROWS, &person.name).await {
+        Ok((_, plan)) => Ok(Redirect::to(&format!("/undo/{}", plan.plan_id)).into_response()),
+        Err(UndoError::Selection(error)) => Ok(problem(error.to_string())),
+        Err(error) => Err(error.into()),
     }
 }
 
 pub(crate) async fn show(
-    LoggedIn(person): LoggedIn,
+    OperatorSession { person, undo, .. }: OperatorSession,
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
     Query(query): Query<RowsQuery>,
-) -> Response {
-    let operator = match operator(&console, &person) {
-        Ok(operator) => operator,
-        Err(why_not) => return forbidden(why_not),
-    };
-    let plan = match find(&operator.undo, &id).await {
-        Ok(plan) => plan,
-        Err(refusal) => return refusal,
-    };
-    let rows = match operator.undo.plan_rows(&plan.report, Some(MAX_LISTED_ROWS)).await {
-        Ok(rows) => rows,
-        Err(error) => return failed(&error),
-    };
+) -> PageResult {
+    let plan = find(&undo, &id).await?;
+    let rows = undo.plan_rows(&plan.report, Some(MAX_LISTED_ROWS)).await?;
     let ids: Vec<CorrelationId> = plan.report.writes.iter().copied().take(MAX_LISTED).collect();
-    let found =
-        async { Ok::<_, ledger::read::Error>((console.records.some(&ids).await?, console.records.masks().await?)) };
-    match found.await {
-        Ok((writes, masks)) => {
-            let writes = writes.iter().map(planned_line).collect();
-            render(&plan_page(&person, plan, writes, (rows, query.into()), &masks))
-        }
-        Err(error) => message::unavailable(&error),
-    }
+    let writes = console.records.some(&ids).await?.iter().map(planned_line).collect();
+    let masks = console.records.masks().await?;
+    Ok(render(&plan_page(&person, plan, writes, (rows, query.into()), &masks)))
 }
 
 /// Runs exactly the plan that the page has shown.
 pub(crate) async fn run(
-    LoggedIn(person): LoggedIn,
-    State(console): State<Arc<Console>>,
+    OperatorSession { person, undo, .. }: OperatorSession,
     Path(id): Path<String>,
     Form(form): Form<RunForm>,
-) -> Response {
-    let undo = match operator(&console, &person) {
-        Ok(operator) => operator.undo.clone(),
-        Err(why_not) => return forbidden(why_not),
-    };
-    let plan = match find(&undo, &id).await {
-        Ok(plan) => plan,
-        Err(refusal) => return refusal,
-    };
+) -> PageResult {
+    let plan = find(&undo, &id).await?;
     if plan.digest != form.digest || !plan.report.is_ready {
         let text = "The page shows another plan than this, or one with conflicts. Nothing was changed.";
-        return message::page(StatusCode::CONFLICT, "Not done", text);
+        return Ok(message::page(StatusCode::CONFLICT, "Not done", text));
     }
     tracing::info!(person = person.name, plan = plan.plan_id, "an undo plan is carried out");
     // The undo continues if the browser disconnects.
     let running = tokio::spawn(async move { run_parts(&undo, &plan, &person.name).await });
-    running.await.unwrap_or_else(|error| message::unavailable(&error))
+    running.await.unwrap_or_else(|error| Err(message::unavailable(&error).into()))
 }
 
-async fn run_parts(undo: &Operator, plan: &StoredPlan, person: &str) -> Response {
+async fn run_parts(undo: &Operator, plan: &StoredPlan, person: &str) -> PageResult {
     let (mut undone, mut before, mut receipts) = (0, 0, Vec::new());
     for part in &plan.parts {
         match undo.run_part(plan, part, person).await {
@@ -207,7 +181,7 @@ async fn run_parts(undo: &Operator, plan: &StoredPlan, person: &str) -> Response
                     "{} Other rows would be changed now than the plan has shown. Make another plan.",
                     so_far(undone, &receipts)
                 );
-                return message::page(StatusCode::CONFLICT, "The plan is stale", &text);
+                return Ok(message::page(StatusCode::CONFLICT, "The plan is stale", &text));
             }
             Ok(UndoProgress::Done(UndoOutcome::Undone { correlation_id, rows, .. })) => {
                 undone += rows;
@@ -217,20 +191,20 @@ async fn run_parts(undo: &Operator, plan: &StoredPlan, person: &str) -> Response
             Ok(UndoProgress::Done(UndoOutcome::Conflicts { conflicts, .. })) => {
                 let text =
                     format!("{} In the way: {}.", so_far(undone, &receipts), ConflictKind::counted_words(&conflicts));
-                return message::page(StatusCode::CONFLICT, "Conflicts", &text);
+                return Ok(message::page(StatusCode::CONFLICT, "Conflicts", &text));
             }
-            Err(error) if receipts.is_empty() => return failed(&error),
+            Err(error) if receipts.is_empty() => return Err(error.into()),
             Err(error) => {
                 let text = format!(
                     "{} Run the plan again to go on. {}.",
                     so_far(undone, &receipts),
                     visible(&error.to_string())
                 );
-                return message::page(StatusCode::CONFLICT, "The plan was interrupted", &text);
+                return Ok(message::page(StatusCode::CONFLICT, "The plan was interrupted", &text));
             }
         }
     }
-    match receipts.as_slice() {
+    Ok(match receipts.as_slice() {
         [only] => Redirect::to(&format!("/records/{only}")).into_response(),
         [] if before > 0 => message::page(
             StatusCode::CONFLICT,
@@ -238,7 +212,7 @@ async fn run_parts(undo: &Operator, plan: &StoredPlan, person: &str) -> Response
             "The plan was carried out before. Nothing was changed now.",
         ),
         _ => message::page(StatusCode::OK, "Undone", &so_far(undone, &receipts)),
-    }
+    })
 }
 
 fn so_far(undone: u64, receipts: &[CorrelationId]) -> String {
@@ -251,55 +225,36 @@ fn so_far(undone: u64, receipts: &[CorrelationId]) -> String {
 
 /// Shows what the undo of one write would do.
 pub(crate) async fn try_one(
-    LoggedIn(person): LoggedIn,
+    OperatorSession { person, undo, .. }: OperatorSession,
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
-) -> Response {
-    let operator = match operator(&console, &person) {
-        Ok(operator) => operator,
-        Err(why_not) => return forbidden(why_not),
-    };
-    let Some(id) = CorrelationId::parse(&id) else { return record::unknown() };
-    match operator.undo.try_undo(&[id], &person.name).await {
-        Ok(outcome) => one_page(&console, &person, id, outcome).await,
-        Err(error) => failed(&error),
-    }
+) -> PageResult {
+    let Some(id) = CorrelationId::parse(&id) else { return Ok(record::unknown()) };
+    one_page(&console, &person, id, undo.try_undo(&[id], &person.name).await?).await
 }
 
 /// Undoes one write, if its rows are unchanged since.
 pub(crate) async fn undo_one(
-    LoggedIn(person): LoggedIn,
+    OperatorSession { person, undo, .. }: OperatorSession,
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
-) -> Response {
-    let undo = match operator(&console, &person) {
-        Ok(operator) => operator.undo.clone(),
-        Err(why_not) => return forbidden(why_not),
-    };
-    let Some(id) = CorrelationId::parse(&id) else { return record::unknown() };
+) -> PageResult {
+    let Some(id) = CorrelationId::parse(&id) else { return Ok(record::unknown()) };
     tracing::info!(person = person.name, write = %id, "a write is undone");
-    let running = tokio::spawn(async move {
-        match undo.undo(id, &person.name).await {
-            Ok(outcome) => one_page(&console, &person, id, outcome).await,
-            Err(error) => failed(&error),
-        }
-    });
-    running.await.unwrap_or_else(|error| message::unavailable(&error))
+    let running =
+        tokio::spawn(async move { one_page(&console, &person, id, undo.undo(id, &person.name).await?).await });
+    running.await.unwrap_or_else(|error| Err(message::unavailable(&error).into()))
 }
 
-async fn one_page(console: &Console, person: &ConsolePerson, id: CorrelationId, outcome: UndoOutcome) -> Response {
+async fn one_page(console: &Console, person: &ConsolePerson, id: CorrelationId, outcome: UndoOutcome) -> PageResult {
     let (count, conflicts) = match outcome {
         UndoOutcome::Undone { correlation_id, .. } => {
-            return Redirect::to(&format!("/records/{correlation_id}")).into_response();
+            return Ok(Redirect::to(&format!("/records/{correlation_id}")).into_response());
         }
         UndoOutcome::WouldUndo { rows } => (rows, Vec::new()),
         UndoOutcome::Conflicts { conflicts, rows, .. } => (rows, conflicts),
     };
-    let masks = match console.records.masks().await {
-        Ok(masks) => masks,
-        Err(error) => return message::unavailable(&error),
-    };
-    let conflicts = masks.conflicts(conflicts);
+    let conflicts = console.records.masks().await?.conflicts(conflicts);
     let status = if conflicts.is_empty() { StatusCode::OK } else { StatusCode::CONFLICT };
     let page = OnePage {
         person: Some(&person.name),
@@ -309,7 +264,7 @@ async fn one_page(console: &Console, person: &ConsolePerson, id: CorrelationId, 
         more: conflicts.len().saturating_sub(conflicts::MAX_CONFLICTS),
         conflicts: conflicts::list(&conflicts),
     };
-    (status, render(&page)).into_response()
+    Ok((status, render(&page)).into_response())
 }
 
 fn plan_page<'a>(
@@ -404,6 +359,23 @@ impl SelectionForm {
     }
 }
 
+/// The operator behind a request, and the handles that change data for them. Other people are refused.
+pub(crate) struct OperatorSession {
+    pub(super) person: ConsolePerson,
+    pub(super) undo: Operator,
+    pub(super) freezes: Freezes,
+}
+
+impl FromRequestParts<Arc<Console>> for OperatorSession {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Arc<Console>) -> Result<Self, Response> {
+        let LoggedIn(person) = LoggedIn::from_request_parts(parts, console).await?;
+        let ConsoleOperator { undo, freezes } = operator(console, &person).map_err(forbidden)?.clone();
+        Ok(Self { person, undo, freezes })
+    }
+}
+
 /// The operator's handle for this person, or the reason why the person cannot change data.
 pub(super) fn operator<'a>(console: &'a Console, person: &ConsolePerson) -> Result<&'a ConsoleOperator, &'static str> {
     if !person.role.may_undo() {
@@ -417,25 +389,27 @@ pub(super) fn forbidden(why_not: &str) -> Response {
     message::page(StatusCode::FORBIDDEN, "Not done", &format!("{why_not} Nothing was changed."))
 }
 
-async fn find(undo: &Operator, id: &str) -> Result<StoredPlan, Response> {
+async fn find(undo: &Operator, id: &str) -> PageResult<StoredPlan> {
     let unknown = || message::page(StatusCode::NOT_FOUND, "Not found", "There is no plan of this id.");
     let id = CorrelationId::parse(id).and_then(|id| IdPrefix::parse(&id.to_string())).ok_or_else(unknown)?;
-    let found = undo.stored_plans(&id).await.map_err(|error| failed(&error))?;
-    found.into_iter().next().ok_or_else(unknown)
+    Ok(undo.stored_plans(&id).await?.into_iter().next().ok_or_else(unknown)?)
 }
 
-fn sqlstate(error: &ledger::read::Error) -> Option<&str> {
-    error.server_error().map(|error| error.sqlstate.as_str())
-}
-
-fn failed(error: &UndoError) -> Response {
-    match error {
-        UndoError::Database(error) if sqlstate(error) == Some("42501") => {
-            tracing::warn!(%error, "the login of --operator-url lacks a right");
-            let text = "The console's login for undo has no right to a table of the write, or is no operator. Nothing was changed.";
-            message::page(StatusCode::FORBIDDEN, "Not permitted", text)
-        }
-        UndoError::Database(error) => message::unavailable(error),
-        error => message::page(StatusCode::CONFLICT, "Not done", &format!("{}.", visible(&error.to_string()))),
+impl From<UndoError> for ErrorPage {
+    fn from(error: UndoError) -> Self {
+        Self::from(match error {
+            UndoError::Database(error) if lacks_privilege(&error) => {
+                tracing::warn!(%error, "the login of --operator-url lacks a right");
+                let text = "The console's login for undo has no right to a table of the write, or is no operator. \
+                            Nothing was changed.";
+                message::page(StatusCode::FORBIDDEN, "Not permitted", text)
+            }
+            UndoError::Database(error) => message::unavailable(&error),
+            error => message::page(StatusCode::CONFLICT, "Not done", &format!("{}.", visible(&error.to_string()))),
+        })
     }
+}
+
+pub(super) fn lacks_privilege(error: &Error) -> bool {
+    error.server_error().is_some_and(|error| error.sqlstate == "42501")
 }
