@@ -2,6 +2,7 @@
 
 use auth::AuthError;
 use axum::body::Body;
+use axum::response::IntoResponse;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use http_server::AttemptLimitError;
 use mcp::message::{ParseError, SERVER_ERROR};
@@ -110,7 +111,18 @@ impl HttpError {
         })
     }
 
-    pub(crate) fn response(self) -> Response<Body> {
+    fn log_message(&self) -> String {
+        match self {
+            Self::Unauthenticated { error, .. } => error.log_message(),
+            // The text of the error may quote the message, so only its code is logged.
+            Self::Malformed(parse_error) => format!("a body is not a message (code {})", parse_error.error.code.0),
+            _ => self.message(),
+        }
+    }
+}
+
+impl IntoResponse for HttpError {
+    fn into_response(self) -> Response<Body> {
         let mut status = self.status();
         let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
         let (mut code, mut id): (ErrorCode, Option<RequestId>) = (SERVER_ERROR, None);
@@ -147,15 +159,6 @@ impl HttpError {
         let report = RejectionReport { reason: self.reason(status), message: self.log_message() };
         response.extensions_mut().insert(report);
         response
-    }
-
-    fn log_message(&self) -> String {
-        match self {
-            Self::Unauthenticated { error, .. } => error.log_message(),
-            // The text of the error may quote the message, so only its code is logged.
-            Self::Malformed(parse_error) => format!("a body is not a message (code {})", parse_error.error.code.0),
-            _ => self.message(),
-        }
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::json;
 use tools::metrics::CONTENT_TYPE;
 
 use crate::client_address::ClientAddress;
+use crate::error_response::HttpError;
 use crate::state::AppState;
 
 /// `/`: a page for people who open the address in a browser. It discloses nothing.
@@ -59,17 +60,10 @@ pub(crate) async fn metrics(
     State(state): State<Arc<AppState>>,
     Extension(caller): Extension<ClientAddress>,
     headers: HeaderMap,
-) -> Response {
-    if let Err(error) = state.authenticate(&caller, &headers).await {
-        return error.response();
-    }
-    match state.readiness.current() {
-        Ok(active) => {
-            let text = active.backend.services.render_metrics().await;
-            ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
-        }
-        Err(error) => error.response(),
-    }
+) -> Result<impl IntoResponse, HttpError> {
+    state.authenticate(&caller, &headers).await?;
+    let text = state.readiness.current()?.backend.services.render_metrics().await;
+    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text))
 }
 
 /// The metadata that tells clients where to get a token (RFC 9728).

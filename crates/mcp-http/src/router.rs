@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware::{self, Next};
+use axum::response::IntoResponse;
 use axum::routing::{any, get, post};
 use axum::{Extension, Router};
 use http::{HeaderName, HeaderValue, Method, Request, Response, header};
@@ -71,9 +72,9 @@ async fn on_every_route(
     request.extensions_mut().insert(caller.clone());
     let path = request.uri().path().to_owned();
     let mut response = match state.hosts.check(request.uri(), request.headers()) {
-        Err(error) => HttpError::Host(error).response(),
+        Err(error) => HttpError::Host(error).into_response(),
         Ok(()) if connection.is_for_health_checks() && !PROBES.contains(&path.as_str()) => {
-            HttpError::NoConnection.response()
+            HttpError::NoConnection.into_response()
         }
         Ok(()) => next.run(request).await,
     };

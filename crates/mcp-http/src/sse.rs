@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{StreamExt, stream};
 use http::{HeaderMap, Request, Response, StatusCode};
 use rmcp::ServiceExt;
 use serde::Deserialize;
@@ -37,28 +37,10 @@ pub(crate) async fn open(
     State(state): State<Arc<AppState>>,
     Extension(caller): Extension<ClientAddress>,
     headers: HeaderMap,
-) -> Response<Body> {
+) -> Result<Response<Body>, HttpError> {
     let mut pending = PendingBody::default();
-    match open_session(&state, &caller, &headers, &mut pending).await {
-        Ok(events) => {
-            let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
-            let (parts, body) = Sse::new(events).keep_alive(keep_alive).into_response().into_parts();
-            Response::from_parts(parts, pending.into_body(body))
-        }
-        Err(error) => error.response(),
-    }
-}
-
-type Events = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
-
-async fn open_session(
-    state: &Arc<AppState>,
-    caller: &ClientAddress,
-    headers: &HeaderMap,
-    pending: &mut PendingBody,
-) -> Result<Events, HttpError> {
-    let client = state.authorize(caller, headers).await?;
-    state.open_stream(&client, headers, pending)?;
+    let client = state.authorize(&caller, &headers).await?;
+    state.open_stream(&client, &headers, &mut pending)?;
     let AuthenticatedClient { identity, account, active, .. } = client;
     let (transport, outbox) = state.sse.open(identity.clone());
     let context = HttpRequestContext {
@@ -75,10 +57,12 @@ async fn open_session(
     let guards = (state.metrics.http().session(), ended.clone().drop_guard());
     let messages = stream::unfold((outbox, guards), |(mut outbox, guards)| async move {
         let event = outbox.next_event().await?;
-        Some((Ok(event), (outbox, guards)))
+        Some((Ok::<_, Infallible>(event), (outbox, guards)))
     });
     let events = stream::once(async { Ok(endpoint) }).chain(messages).take_until(ended.cancelled_owned());
-    Ok(Box::pin(events))
+    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
+    let (parts, body) = Sse::new(events).keep_alive(keep_alive).into_response().into_parts();
+    Ok(Response::from_parts(parts, pending.into_body(body)))
 }
 
 async fn serve(context: HttpRequestContext, transport: SseTransport, ended: CancellationToken) {
@@ -97,19 +81,8 @@ pub(crate) async fn message(
     State(state): State<Arc<AppState>>,
     Extension(caller): Extension<ClientAddress>,
     request: Request<Body>,
-) -> Response<Body> {
-    match accept_message(&state, &caller, request).await {
-        Ok(()) => (StatusCode::ACCEPTED, "Accepted").into_response(),
-        Err(error) => error.response(),
-    }
-}
-
-async fn accept_message(
-    state: &Arc<AppState>,
-    caller: &ClientAddress,
-    request: Request<Body>,
-) -> Result<(), HttpError> {
-    let client = state.authorize(caller, request.headers()).await?;
+) -> Result<(StatusCode, &'static str), HttpError> {
+    let client = state.authorize(&caller, request.headers()).await?;
     // The query is read only after the caller has been authenticated.
     let Query(target) = Query::<SseTarget>::try_from_uri(request.uri()).map_err(|_| HttpError::NoSessionNamed)?;
     let session = state.sse.get(&target.session_id, &client.identity).ok_or(HttpError::NoSuchSession)?;
@@ -118,5 +91,6 @@ async fn accept_message(
     pending.keep_alive(state.track_request());
     let RequestBody { message, in_flight_bytes, .. } = body::read(request, &client.account).await?;
     pending.keep_alive(in_flight_bytes);
-    session.enqueue(message, pending).await
+    session.enqueue(message, pending).await?;
+    Ok((StatusCode::ACCEPTED, "Accepted"))
 }

@@ -33,19 +33,8 @@ pub(crate) async fn handle(
     State(state): State<Arc<AppState>>,
     Extension(caller): Extension<ClientAddress>,
     request: Request<Body>,
-) -> Response<Body> {
-    match respond(&state, &caller, request).await {
-        Ok(response) => response,
-        Err(error) => error.response(),
-    }
-}
-
-async fn respond(
-    state: &Arc<AppState>,
-    caller: &ClientAddress,
-    request: Request<Body>,
 ) -> Result<Response<Body>, HttpError> {
-    let client = state.authorize(caller, request.headers()).await?;
+    let client = state.authorize(&caller, request.headers()).await?;
     let is_delete = request.method() == Method::DELETE;
     let mut pending = PendingBody::default();
     let named = requested_session(&client, &request)?;
@@ -57,10 +46,10 @@ async fn respond(
         pending.keep_alive(sessions.begin_use(&session.id));
     }
     let ForwardedRequest { request, session, initialize } = match *request.method() {
-        Method::POST => match read_post(state, &client, named, &mut pending, request).await? {
+        Method::POST => match read_post(&state, &client, named, &mut pending, request).await? {
             PostedMessage::Forwarded(forwarded) => *forwarded,
             PostedMessage::Direct(call, transport) => {
-                let server = request_context(state, &client, None).mcp_server();
+                let server = request_context(&state, &client, None).mcp_server();
                 let response = Box::pin(call.run(&server, client.active.silent_peer.clone(), transport)).await;
                 return Ok(response.map(|body| pending.into_body(body)));
             }
@@ -75,7 +64,7 @@ async fn respond(
         let reserved = sessions.reserve_slot(&client.identity.principal.account_id, session.as_deref()).await;
         reserved.map_err(|most| HttpError::TooManySessions { most })?;
     }
-    let context = request_context(state, &client, initialize);
+    let context = request_context(&state, &client, initialize);
     let response = dispatch(&client.active, session, context, request).await?;
     let (mut parts, body) = response.into_parts();
     if is_delete && parts.status == StatusCode::ACCEPTED {
