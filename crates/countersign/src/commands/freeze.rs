@@ -6,14 +6,12 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use clap::Args;
 use ledger::{Freeze, FreezeScope, Freezes, Ledger, SchemaError};
-use serde_json::json;
 use types::visible;
 
 use crate::connection;
 use crate::settings::Settings;
 use crate::terminal::os_user;
-use crate::terminal::print_line;
-use crate::terminal::table::json_line;
+use crate::terminal::{print_json, print_line};
 
 #[derive(Debug, Args)]
 pub(crate) struct FreezeArgs {
@@ -106,7 +104,7 @@ pub(crate) async fn unfreeze(arguments: UnfreezeArgs, settings: &Settings) -> an
 async fn list(freezes: &Freezes, json: bool) -> anyhow::Result<()> {
     let current = freezes.current().await?;
     if json {
-        current.into_iter().for_each(|freeze| print_line(&json_line(&json!(freeze))));
+        current.iter().for_each(print_json);
     } else if current.is_empty() {
         print_line("Nothing is frozen.");
     } else {

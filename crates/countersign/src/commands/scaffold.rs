@@ -11,7 +11,7 @@ use crate::commands::cli::ScaffoldArgs;
 use crate::settings::Settings;
 use crate::terminal::shell_word::shell_word;
 use crate::terminal::undo_way::UndoWay;
-use crate::terminal::{print_error, print_line, write_bytes};
+use crate::terminal::{print_error, print_lines, write_bytes};
 use crate::{connection, tool_catalog};
 
 /// The number of tools above which agents choose badly, and clients warn or truncate the list.
@@ -85,7 +85,7 @@ async fn print_grants(
     let ledger = Ledger::new(target.clone(), settings.ledger.clone());
     let catalog = tool_catalog::compile_statements(&[source], &ledger, target).await?;
     let lines = grants::missing(&CatalogQueries::new(target), &catalog, role).await?;
-    lines.iter().for_each(|line| print_line(line));
+    print_lines(lines);
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use crate::connection;
 use crate::settings::Settings;
 use crate::terminal::rows;
 use crate::terminal::table::{Shown, beside};
-use crate::terminal::{Style, print_error, print_line};
+use crate::terminal::{Style, print_error, print_line, print_lines};
 
 /// The tool that runs a write and rolls it back.
 const PREVIEW: &str = "preview_mutation";
@@ -119,7 +119,7 @@ fn print(arguments: &TryArgs, answer: Answer) -> anyhow::Result<ExitCode> {
             } else {
                 (shown.field("result", Some(&serde_json::from_str(data.get())?)), "the tool only reads")
             };
-            lines.iter().for_each(|line| print_line(line));
+            print_lines(lines);
             print_line(&format!("Nothing was written: {why}."));
         }
         Envelope::Failure { error, .. } => print_failure(&error),

@@ -10,6 +10,9 @@ pub(crate) mod undo_way;
 
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
+use serde::Serialize;
+use serde_json::json;
+
 /// Writes bytes to standard output unchanged. Ignores errors: the reader may have closed it.
 pub(crate) fn write_bytes(bytes: &[u8]) {
     let mut output = io::stdout().lock();
@@ -19,6 +22,15 @@ pub(crate) fn write_bytes(bytes: &[u8]) {
 /// Prints a line on standard output. Ignores errors: the reader may have closed it.
 pub(crate) fn print_line(line: &str) {
     let _ = writeln!(io::stdout().lock(), "{line}");
+}
+
+pub(crate) fn print_lines(lines: impl IntoIterator<Item: AsRef<str>>) {
+    lines.into_iter().for_each(|line| print_line(line.as_ref()));
+}
+
+/// Prints a value as JSON on one line.
+pub(crate) fn print_json(value: impl Serialize) {
+    print_line(&table::json_line(&json!(value)));
 }
 
 /// Prints a line on standard output at once.

@@ -5,7 +5,7 @@
 //! description in `proposals list`.
 
 use serde_json::Value;
-use types::visible;
+use types::{ClientInfo, visible};
 
 use crate::terminal;
 
@@ -31,6 +31,13 @@ pub(crate) fn cell(value: Option<&Value>) -> String {
 /// A text in a table; a dash if there is none.
 pub(crate) fn or_dash(text: Option<&str>) -> String {
     text.map_or_else(|| "-".to_owned(), visible)
+}
+
+/// The name and the version of a client, and its session.
+pub(crate) fn client_cells(client: Option<&ClientInfo>) -> [String; 2] {
+    let text = |member: fn(&ClientInfo) -> &Option<String>| client.and_then(|client| member(client).as_deref());
+    let version = text(|client| &client.version).map(|version| format!(" {}", visible(version))).unwrap_or_default();
+    [format!("{}{version}", or_dash(text(|client| &client.name))), or_dash(text(|client| &client.session_id))]
 }
 
 /// Width of the headings of fields, in characters.
@@ -110,6 +117,14 @@ pub(crate) fn assignments(json: &str, implied: Option<&Value>) -> String {
     let assignments: Vec<String> =
         said.map(|(name, value)| format!("{}={}", visible(name), json_line(value))).collect();
     assignments.join(" ")
+}
+
+/// The rows of a table below their heading.
+pub(crate) fn with_heading<const N: usize>(
+    heading: [&str; N],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> Vec<Vec<String>> {
+    std::iter::once(heading.map(str::to_owned).to_vec()).chain(rows).collect()
 }
 
 /// Lines with aligned columns; the first row is the heading. Numbers are aligned right. With a `width`, each line is

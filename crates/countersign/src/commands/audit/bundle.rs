@@ -8,7 +8,7 @@ use serde_json::json;
 use tlog::{INCOMPLETE_CHECKPOINT, Policy, Report, Trust, verify_bundle, verify_proof};
 
 use super::args::VerifyArgs;
-use crate::terminal::print_line;
+use crate::terminal::{print_line, print_lines};
 
 pub(super) fn trust(arguments: &VerifyArgs) -> anyhow::Result<Trust> {
     let policy = arguments.policy.as_deref().map(read_policy).transpose()?;
@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &VerifyArgs) -> anyhow::Result<ExitCode> {
     if arguments.json {
         print_line(&as_json(&report).to_string());
     } else {
-        describe(&report, verified).iter().for_each(|line| print_line(line));
+        print_lines(describe(&report, verified));
         if arguments.dir.as_ref().is_some_and(|dir| dir.join(INCOMPLETE_CHECKPOINT).exists()) {
             print_line("The export into this folder is not complete: it is running, or it was interrupted.");
         }

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use ledger::audit::{RecordFilter, RecordLine};
-use serde_json::{Value, json};
+use serde_json::Value;
 use types::visible;
 
 use super::args::ListArgs;
@@ -11,8 +11,10 @@ use super::masks;
 use super::open;
 use crate::settings::Settings;
 use crate::terminal::short_id::short;
-use crate::terminal::table::{assignments, json_line, or_dash, table, to_the_second, without_empty_columns};
-use crate::terminal::{print_line, width};
+use crate::terminal::table::{
+    assignments, client_cells, or_dash, table, to_the_second, with_heading, without_empty_columns,
+};
+use crate::terminal::{print_json, print_line, print_lines, width};
 use review::ago::ago;
 use review::decided_by;
 
@@ -38,21 +40,19 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
     };
     let records = masks::reader(audit, settings)?.list(&query).await?;
     if arguments.json {
-        for record in records {
-            print_line(&json_line(&json!(record)));
-        }
+        records.iter().for_each(print_json);
     } else if records.is_empty() {
         print_line("No records.");
     } else if arguments.wide {
-        wide(&records).iter().for_each(|line| print_line(line));
+        print_lines(wide(&records));
     } else {
-        narrow(&records, width()).iter().for_each(|line| print_line(line));
+        print_lines(narrow(&records, width()));
     }
     Ok(())
 }
 
 fn narrow(records: &[RecordLine], width: Option<usize>) -> Vec<String> {
-    let heading = ["ID", "WHEN", "STATUS", "TOOL", "ACCOUNT", "ACTOR", "APPROVED BY", "WHAT"].map(str::to_owned);
+    let heading = ["ID", "WHEN", "STATUS", "TOOL", "ACCOUNT", "ACTOR", "APPROVED BY", "WHAT"];
     let now = SystemTime::now();
     let row = |record: &RecordLine| {
         // Most ledgers have only the default account.
@@ -68,8 +68,7 @@ fn narrow(records: &[RecordLine], width: Option<usize>) -> Vec<String> {
             what(record),
         ]
     };
-    let rows = std::iter::once(heading.to_vec()).chain(records.iter().map(row)).collect();
-    table(&without_empty_columns(rows), width)
+    table(&without_empty_columns(with_heading(heading, records.iter().map(row))), width)
 }
 
 fn wide(records: &[RecordLine]) -> Vec<String> {
@@ -88,8 +87,7 @@ fn wide(records: &[RecordLine]) -> Vec<String> {
         "REASON",
     ];
     let row = |record: &RecordLine| {
-        let client = record.client.clone().unwrap_or_default();
-        let version = client.version.map(|version| format!(" {}", visible(&version))).unwrap_or_default();
+        let [client, session] = client_cells(record.client.as_ref());
         vec![
             to_the_second(&record.created_at),
             status(record),
@@ -98,15 +96,14 @@ fn wide(records: &[RecordLine]) -> Vec<String> {
             visible(&record.account_id),
             or_dash(record.actor.as_deref()),
             approver(record),
-            format!("{}{version}", or_dash(client.name.as_deref())),
-            or_dash(client.session_id.as_deref()),
+            client,
+            session,
             record.elapsed_ms.map_or_else(|| "-".to_owned(), |ms| ms.to_string()),
             what(record),
             or_dash(record.reason.as_deref()),
         ]
     };
-    let rows: Vec<_> = std::iter::once(heading.map(str::to_owned).to_vec()).chain(records.iter().map(row)).collect();
-    table(&rows, None)
+    table(&with_heading(heading, records.iter().map(row)), None)
 }
 
 /// Status of the record; `reversed` if later writes have undone it.

@@ -10,7 +10,7 @@ use super::args::LogKeysCommand;
 use super::open;
 use crate::settings::Settings;
 use crate::terminal::os_user;
-use crate::terminal::print_line;
+use crate::terminal::{print_line, print_lines};
 
 pub(super) async fn run(command: &LogKeysCommand, settings: &Settings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
@@ -24,7 +24,7 @@ pub(super) async fn run(command: &LogKeysCommand, settings: &Settings) -> anyhow
             let ledger_id = audit.ledger_id().await?;
             let signing = &settings.ledger.signing;
             let (key, path) = add_new(&audit, signing, key_file(signing, &ledger_id).map(free_file)?).await?;
-            describe(&key, &path).iter().for_each(|line| print_line(line));
+            print_lines(describe(&key, &path));
         }
         LogKeysCommand::Add(arguments) => {
             ensure!(

@@ -12,7 +12,7 @@ use super::args::PruneArgs;
 use super::open;
 use crate::settings::Settings;
 use crate::terminal::os_user;
-use crate::terminal::print_line;
+use crate::terminal::{print_line, print_lines};
 
 /// The pause before the first retry of a failed pruning; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -27,9 +27,9 @@ pub(crate) async fn run(arguments: PruneArgs, settings: &Settings) -> anyhow::Re
         seal(&audit).await?;
         let (survey, made_before) = audit.survey(arguments.older_than).await?;
         print_line(&format!("Would remove {} made before {made_before}.", records(survey.prunable)));
-        left_over(survey).iter().for_each(|line| print_line(line));
+        print_lines(left_over(survey));
     } else {
-        told(&prune(&audit, arguments.older_than).await?).iter().for_each(|line| print_line(line));
+        print_lines(told(&prune(&audit, arguments.older_than).await?));
     }
     Ok(())
 }

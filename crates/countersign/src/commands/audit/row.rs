@@ -1,6 +1,6 @@
 //! `countersign audit row`: the recorded changes of one row of a tracked table, and who made them.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use types::{RowHistoryEntry, visible};
 
 use super::args::RowArgs;
@@ -8,20 +8,20 @@ use super::masks;
 use super::open;
 use crate::settings::Settings;
 use crate::terminal::effects;
-use crate::terminal::print_line;
 use crate::terminal::short_id::short;
-use crate::terminal::table::{json_line, to_the_second};
+use crate::terminal::table::to_the_second;
+use crate::terminal::{print_json, print_line, print_lines};
 
 pub(crate) async fn run(arguments: RowArgs, settings: &Settings) -> anyhow::Result<()> {
     let records = masks::reader(open(settings).await?, settings)?;
     let row = records.tracked_row(&arguments.table, &arguments.key.0).await?;
     let changes = records.row(&row, arguments.limit).await?;
     if arguments.json {
-        changes.into_iter().for_each(|change| print_line(&json_line(&json!(change))));
+        changes.iter().for_each(print_json);
     } else if changes.is_empty() {
         print_line("No change of this row is recorded.");
     } else {
-        changes.iter().for_each(|change| lines(change, arguments.full).iter().for_each(|line| print_line(line)));
+        changes.iter().for_each(|change| print_lines(lines(change, arguments.full)));
     }
     Ok(())
 }

@@ -12,8 +12,8 @@ use crate::settings::Settings;
 use crate::terminal::effects;
 use crate::terminal::rows;
 use crate::terminal::table;
-use crate::terminal::table::{Shown, beside, json_line, or_dash};
-use crate::terminal::{Style, print_line};
+use crate::terminal::table::{Shown, beside, or_dash};
+use crate::terminal::{Style, print_json, print_lines};
 
 pub(crate) async fn run(arguments: ShowArgs, settings: &Settings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
@@ -21,11 +21,11 @@ pub(crate) async fn run(arguments: ShowArgs, settings: &Settings) -> anyhow::Res
     let id = find(&audit, prefix).await?;
     let record = masks::reader(audit, settings)?.show(id).await?.ok_or_else(|| unknown(prefix))?;
     if arguments.json {
-        print_line(&json_line(&json!(record)));
+        print_json(record);
         return Ok(());
     }
     let shown = Shown::new(arguments.full);
-    lines(&record, shown).iter().for_each(|line| print_line(line));
+    print_lines(lines(&record, shown));
     chain(&record);
     Ok(())
 }
@@ -85,7 +85,7 @@ fn client(client: ClientInfo) -> Vec<String> {
 
 /// Prints the records that refer to this one, and those that it refers to.
 fn chain(record: &Record) {
-    let tell = |heading: &str, text: String| beside(heading, [text]).iter().for_each(|line| print_line(line));
+    let tell = |heading: &str, text: String| print_lines(beside(heading, [text]));
     for reversed in record.reverses.iter().flatten() {
         tell("reverses", reversed.to_string());
     }

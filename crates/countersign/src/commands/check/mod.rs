@@ -19,7 +19,7 @@ use types::{TableAccess, Tier, visible};
 use crate::commands::bootstrap;
 use crate::commands::cli::CheckArgs;
 use crate::settings::Settings;
-use crate::terminal::{print_error, print_line, width};
+use crate::terminal::{print_error, print_line, print_lines, width};
 use crate::{connection, tool_catalog};
 
 pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::Result<()> {
@@ -36,11 +36,11 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
     let questions = CatalogQueries::new(&target);
     bootstrap::masks(settings, Some(&questions.0)).await?;
     if let Some(role) = &arguments.grants {
-        grants::missing(&questions, &catalog, role).await?.iter().for_each(|line| print_line(line));
+        print_lines(grants::missing(&questions, &catalog, role).await?);
         return Ok(());
     }
-    let tell = |text: &str| listing::sentence(text, width()).iter().for_each(|line| print_line(line));
-    listing::lines(&catalog, width()).iter().for_each(|line| print_line(line));
+    let tell = |text: &str| print_lines(listing::sentence(text, width()));
+    print_lines(listing::lines(&catalog, width()));
     tell(&summary(&catalog));
     for warning in &catalog.warnings {
         tell(&format!("warning: {warning}"));

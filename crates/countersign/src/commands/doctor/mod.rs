@@ -24,8 +24,7 @@ use crate::commands::bootstrap;
 use crate::commands::cli::DoctorArgs;
 use crate::connection;
 use crate::settings::Settings;
-use crate::terminal::table::json_line;
-use crate::terminal::{Style, print_line};
+use crate::terminal::{Style, print_json, print_line};
 
 pub(crate) async fn run(arguments: &DoctorArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
     let target = connection::configured(settings)?;
@@ -36,9 +35,7 @@ pub(crate) async fn run(arguments: &DoctorArgs, settings: &Settings) -> anyhow::
         unchecked_last(&mut findings);
     }
     if arguments.json {
-        for finding in &findings {
-            print_line(&json_line(&serde_json::to_value(finding)?));
-        }
+        findings.iter().for_each(print_json);
     } else {
         print(&findings);
     }

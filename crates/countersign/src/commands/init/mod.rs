@@ -13,8 +13,8 @@ use crate::commands::cli::InitArgs;
 use crate::commands::demo;
 use crate::connection;
 use crate::settings::Settings;
-use crate::terminal::print_line;
 use crate::terminal::shell_word::shell_word;
+use crate::terminal::{print_line, print_lines};
 
 pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Result<()> {
     let target = connection::configured(settings)?;
@@ -44,12 +44,12 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Re
         }
     }
     match ensure_key(settings).await {
-        Ok(lines) => lines.iter().for_each(|line| print_line(line)),
+        Ok(lines) => print_lines(lines),
         // The ledger exists and works. The key can be made later.
         Err(error) => print_line(&format!("  warning  the log of the ledger is not signed: {error:#}")),
     }
     report::print_for_owners(&report);
-    next_step(&report, arguments).iter().for_each(|line| print_line(line));
+    print_lines(next_step(&report, arguments));
     Ok(())
 }
 

@@ -4,8 +4,8 @@ use ledger::{InitReport, SchemaReport};
 use types::visible;
 
 use crate::commands::cli::InitArgs;
-use crate::terminal::print_line;
 use crate::terminal::shell_word::shell_word;
+use crate::terminal::{print_line, print_lines};
 
 const MAX_NAMES: usize = 12;
 
@@ -94,7 +94,7 @@ fn print_schema(report: &SchemaReport, writer: &str) {
 
 /// Prints the SQL that this login may not run.
 pub(super) fn print_for_owners(report: &InitReport) {
-    for_owners(report).iter().for_each(|line| print_line(line));
+    print_lines(for_owners(report));
 }
 
 /// The SQL that this login may not run, with comments that say who may.

@@ -68,15 +68,8 @@ pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Resul
             vec![Splice::insert(text.len(), format!("{end_of_line}{blank_line}{section}"))]
         }
         Some((key, old)) => {
-            if let Some(current) = server_of(&expected, name).filter(|current| current != value || !replace) {
-                if current == *value {
-                    return Ok(Put::Unchanged);
-                }
-                if !replace {
-                    return Ok(Put::Differs(current));
-                }
-            } else {
-                return Ok(Put::Unchanged);
+            if let Some(put) = server_of(&expected, name).and_then(|current| Put::beside(current, value, replace)) {
+                return Ok(put);
             }
             let mut parts = parts(text, key, old)?.into_iter();
             let first = parts.next().map(|range| Splice { range, text: section });

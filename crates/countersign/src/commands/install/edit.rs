@@ -67,6 +67,13 @@ pub(super) enum Put {
     Differs(Value),
 }
 
+impl Put {
+    /// What is to be done if there is an entry already; `None` if the new one replaces it.
+    pub(super) fn beside(current: Value, value: &Value, replace: bool) -> Option<Self> {
+        if current == *value { Some(Self::Unchanged) } else { (!replace).then_some(Self::Differs(current)) }
+    }
+}
+
 pub(super) fn line_break(text: &str) -> &'static str {
     match text.find('\n').and_then(|at| text.get(..at)) {
         Some(before) if before.ends_with('\r') => "\r\n",

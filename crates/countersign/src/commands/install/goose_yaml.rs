@@ -96,11 +96,8 @@ pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Resul
                 vec![Splice::insert(at, lines(name, value, &first.unwrap_or_default(), line_break))]
             }
             Some((key, old)) => {
-                let current = old.value();
-                if current == *value {
-                    return Ok(Put::Unchanged);
-                } else if !replace {
-                    return Ok(Put::Differs(current));
+                if let Some(put) = Put::beside(old.value(), value, replace) {
+                    return Ok(put);
                 }
                 if let Some(pair) = pairs.iter_mut().find(|(key, _)| key.is_text(name)) {
                     *pair = (new_key, new_value);

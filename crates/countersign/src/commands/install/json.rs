@@ -143,12 +143,8 @@ pub(super) fn put(text: &str, key: &str, name: &str, value: &Value, replace: boo
             match property(servers, name)? {
                 None => document.object(servers).add(&style, |indent| style.member(name, value, indent)),
                 Some((_, old)) => {
-                    let current: Value = old.value.clone().into();
-                    if current == *value {
-                        return Ok(Put::Unchanged);
-                    }
-                    if !replace {
-                        return Ok(Put::Differs(current));
+                    if let Some(put) = Put::beside(old.value.clone().into(), value, replace) {
+                        return Ok(put);
                     }
                     let text = style.write(value, indentation(text, old.start()));
                     vec![Splice { range: old.value.start()..old.value.end(), text }]
@@ -214,12 +210,8 @@ pub(super) fn put_element(text: &str, key: &str, value: &Value, replace: bool) -
                     list.into_iter().for_each(|list| list.push(value.clone()));
                 }
                 Some((old, number)) => {
-                    let current: Value = old.clone().into();
-                    if current == *value {
-                        return Ok(Put::Unchanged);
-                    }
-                    if !replace {
-                        return Ok(Put::Differs(current));
+                    if let Some(put) = Put::beside(old.clone().into(), value, replace) {
+                        return Ok(put);
                     }
                     let text = style.write(value, indentation(text, old.start()));
                     splices.push(Splice { range: old.start()..old.end(), text });

@@ -10,8 +10,8 @@ use super::show::progress_of;
 use super::{open, refused};
 use crate::settings::Settings;
 use crate::terminal::short_id::short;
-use crate::terminal::table::{json_line, or_dash, table, to_the_second, without_empty_columns};
-use crate::terminal::{print_line, width};
+use crate::terminal::table::{or_dash, table, to_the_second, with_heading, without_empty_columns};
+use crate::terminal::{print_json, print_line, print_lines, width};
 use review::ago::ago;
 use review::decided_by;
 use review::sentences::count;
@@ -20,27 +20,23 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
     let filter = ProposalFilter { account: arguments.account, status: arguments.status, limit: arguments.limit };
     let found = open(settings).await?.proposals().list(&filter).await.map_err(|failure| refused(&failure))?;
     if arguments.json {
-        for proposal in &found {
-            print_line(&json_line(&serde_json::to_value(proposal)?));
-        }
+        found.iter().for_each(print_json);
     } else if found.is_empty() {
         print_line("No proposals.");
     } else if arguments.wide {
         let heading =
             ["PROPOSED", "UNTIL", "STATE", "TIER", "PROPOSAL ID", "TOOL", "ACCOUNT", "ACTOR", "DECIDED BY", "WHAT"];
-        show(&heading, found.iter().map(wide).collect(), None);
+        show(heading, found.iter().map(wide), None);
     } else {
         let now = SystemTime::now();
         let heading = ["ID", "STATE", "WHEN", "TIER", "TOOL", "ACCOUNT", "ACTOR", "DECIDED BY", "WHAT"];
-        show(&heading, found.iter().map(|proposal| narrow(proposal, now)).collect(), width());
+        show(heading, found.iter().map(|proposal| narrow(proposal, now)), width());
     }
     Ok(())
 }
 
-fn show(heading: &[&str], rows: Vec<Vec<String>>, width: Option<usize>) {
-    let heading = heading.iter().copied().map(str::to_owned).collect();
-    let rows = without_empty_columns(std::iter::once(heading).chain(rows).collect());
-    table(&rows, width).iter().for_each(|line| print_line(line));
+fn show<const N: usize>(heading: [&str; N], rows: impl Iterator<Item = Vec<String>>, width: Option<usize>) {
+    print_lines(table(&without_empty_columns(with_heading(heading, rows)), width));
 }
 
 fn decider(proposal: &ProposalSummary) -> String {

@@ -14,8 +14,8 @@ use super::{find, open, refused};
 use crate::commands::audit::masks;
 use crate::settings::Settings;
 use crate::terminal::rows;
-use crate::terminal::table::{Shown, beside, field, json_line};
-use crate::terminal::{Style, print_line};
+use crate::terminal::table::{Shown, beside, field};
+use crate::terminal::{Style, print_json, print_lines};
 
 /// How long `--check` waits for a server.
 const CHECK_WITHIN: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ pub(crate) async fn run(arguments: &ShowArgs, settings: &Settings) -> anyhow::Re
         proposal = checked.map_err(|failure| refused(&failure))?;
     }
     if arguments.json {
-        print_line(&json_line(&serde_json::to_value(&proposal)?));
+        print_json(&proposal);
     } else {
         print(&proposal, since(&ledger, &proposal, settings).await?.as_ref(), arguments.full);
     }
@@ -102,12 +102,12 @@ pub(super) fn print(proposal: &Proposal, since: Option<&Since>, full: bool) {
         optional("idempotency key", &proposal.idempotency_key),
         text("digest", &proposal.digest),
     ];
-    parts.iter().flatten().for_each(|line| print_line(line));
+    print_lines(parts.iter().flatten());
     if full {
         let hashes = [("fingerprint", &proposal.params_hash), ("definition", &proposal.definition)];
-        hashes.into_iter().flat_map(|(heading, hash)| text(heading, hash)).for_each(|line| print_line(&line));
+        print_lines(hashes.into_iter().flat_map(|(heading, hash)| text(heading, hash)));
     }
-    outcome(proposal).iter().for_each(|line| print_line(line));
+    print_lines(outcome(proposal));
 }
 
 fn question(asked: &Question) -> Vec<String> {

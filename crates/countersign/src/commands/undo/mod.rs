@@ -20,8 +20,7 @@ use crate::connection;
 use crate::settings::Settings;
 use crate::terminal::effects;
 use crate::terminal::os_user;
-use crate::terminal::print_line;
-use crate::terminal::table::json_line;
+use crate::terminal::{print_json, print_line, print_lines};
 
 /// Exit code if nothing was changed because of conflicts.
 const CONFLICTS: u8 = 2;
@@ -74,9 +73,7 @@ fn tell(subject: &str, outcome: &UndoOutcome) {
             print_line(&format!("Nothing was changed. Undoing {subject} would put {} back.", report::rows(*rows)));
         }
         UndoOutcome::Conflicts { conflicts, rows, .. } => {
-            report::lines(subject, &shown_conflicts(None, conflicts.clone()), *rows)
-                .iter()
-                .for_each(|line| print_line(line));
+            print_lines(report::lines(subject, &shown_conflicts(None, conflicts.clone()), *rows));
         }
     }
 }
@@ -99,12 +96,11 @@ fn tell_json(outcome: &UndoOutcome) {
             let (status, correlation_id) = ("undone", correlation_id.to_string());
             let effects = effects.clone().map(all_columns);
             let object = Undone { status, correlation_id, rows: *rows, effects, set_again: set_again.as_ref() };
-            print_line(&json_line(&json!(object)));
+            print_json(object);
         }
-        UndoOutcome::WouldUndo { rows } => print_line(&json_line(&json!({"status": "would_undo", "rows": rows}))),
+        UndoOutcome::WouldUndo { rows } => print_json(json!({"status": "would_undo", "rows": rows})),
         UndoOutcome::Conflicts { conflicts, .. } => {
-            let conflicts = shown_conflicts(None, conflicts.clone());
-            conflicts.iter().for_each(|conflict| print_line(&json_line(&json!(conflict))))
+            shown_conflicts(None, conflicts.clone()).iter().for_each(print_json);
         }
     }
 }

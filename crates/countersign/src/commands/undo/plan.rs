@@ -14,7 +14,7 @@ use super::args::{PlanArgs, RunArgs};
 use super::{CONFLICTS, all_columns, refused, report, tell};
 use crate::terminal::short_id::{only, short};
 use crate::terminal::table::{Shown, json_line, to_the_second};
-use crate::terminal::{Style, effects, os_user, print_line, rows};
+use crate::terminal::{Style, effects, os_user, print_json, print_line, print_lines, rows};
 
 /// The maximum number of writes that a plan lists, and of rows in the JSON object. It counts the others.
 const MAX_LISTED: usize = 20;
@@ -60,13 +60,13 @@ pub(super) async fn make(ledger: &Ledger, arguments: PlanArgs) -> anyhow::Result
         stored: &stored,
     };
     if arguments.json {
-        print_line(&json_line(&json!({
+        print_json(json!({
             "plan_id": stored.plan_id, "digest": stored.digest, "selection": plan.selection, "writes": plan.writes,
             "report": plan.report, "effects": effects, "summary": rows.summary, "parts": stored.parts,
             "not_undone": NEVER_UNDONE,
-        })));
+        }));
     } else {
-        shown(&plan, arguments.full).iter().for_each(|line| print_line(line));
+        print_lines(shown(&plan, arguments.full));
     }
     Ok(if !plan.report.conflicts.is_empty() {
         ExitCode::from(CONFLICTS)

@@ -7,8 +7,8 @@ use super::args::ReadsCountsArgs;
 use super::permitted;
 use crate::commands::audit::open;
 use crate::settings::Settings;
-use crate::terminal::print_line;
-use crate::terminal::table::{json_line, or_dash, table, to_the_second};
+use crate::terminal::table::{or_dash, table, to_the_second, with_heading};
+use crate::terminal::{print_json, print_line, print_lines};
 
 pub(super) async fn run(arguments: ReadsCountsArgs, settings: &Settings) -> anyhow::Result<()> {
     let by = arguments.by;
@@ -16,8 +16,8 @@ pub(super) async fn run(arguments: ReadsCountsArgs, settings: &Settings) -> anyh
     let time = audit.time_range(arguments.since, None).await?;
     let counts = permitted(audit.count_reads(by, time).await)?;
     if arguments.json {
-        counts.groups.into_iter().for_each(|group| print_line(&json_line(&json!(group))));
-        print_line(&json_line(&json!({"lost": counts.lost})));
+        counts.groups.iter().for_each(print_json);
+        print_json(json!({"lost": counts.lost}));
         return Ok(());
     }
     let name = match by {
@@ -25,9 +25,8 @@ pub(super) async fn run(arguments: ReadsCountsArgs, settings: &Settings) -> anyh
         ReadGroup::Account => "ACCOUNT",
         ReadGroup::Tool => "TOOL",
     };
-    let heading = [name, "READS", "FAILED", "ROWS", "BYTES", "LAST READ"].map(str::to_owned).to_vec();
-    let rows: Vec<_> = std::iter::once(heading).chain(counts.groups.iter().map(row)).collect();
-    table(&rows, None).iter().for_each(|line| print_line(line));
+    let heading = [name, "READS", "FAILED", "ROWS", "BYTES", "LAST READ"];
+    print_lines(table(&with_heading(heading, counts.groups.iter().map(row)), None));
     if counts.lost > 0 {
         print_line(&format!("Not logged: {} reads.", counts.lost));
     }

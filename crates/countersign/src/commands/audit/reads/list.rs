@@ -3,15 +3,14 @@
 use std::time::SystemTime;
 
 use ledger::audit::{ReadFilter, ReadLogLine};
-use serde_json::json;
 use types::visible;
 
 use super::args::ReadsListArgs;
 use super::permitted;
 use crate::commands::audit::open;
 use crate::settings::Settings;
-use crate::terminal::table::{json_line, or_dash, table, to_the_second, without_empty_columns};
-use crate::terminal::{print_line, width};
+use crate::terminal::table::{client_cells, or_dash, table, to_the_second, with_heading, without_empty_columns};
+use crate::terminal::{print_json, print_line, print_lines, width};
 use review::ago::ago;
 
 pub(super) async fn run(arguments: ReadsListArgs, settings: &Settings) -> anyhow::Result<()> {
@@ -28,19 +27,19 @@ pub(super) async fn run(arguments: ReadsListArgs, settings: &Settings) -> anyhow
     };
     let reads = permitted(audit.list_reads(&filter).await)?;
     if arguments.json {
-        reads.into_iter().for_each(|read| print_line(&json_line(&json!(read))));
+        reads.iter().for_each(print_json);
     } else if reads.is_empty() {
         print_line("No reads are logged.");
     } else if arguments.wide {
-        wide(&reads).iter().for_each(|line| print_line(line));
+        print_lines(wide(&reads));
     } else {
-        narrow(&reads, width()).iter().for_each(|line| print_line(line));
+        print_lines(narrow(&reads, width()));
     }
     Ok(())
 }
 
 fn narrow(reads: &[ReadLogLine], width: Option<usize>) -> Vec<String> {
-    let heading = ["WHEN", "OUTCOME", "TOOL", "ACCOUNT", "ACTOR", "ROWS", "MS", "WHAT"].map(str::to_owned);
+    let heading = ["WHEN", "OUTCOME", "TOOL", "ACCOUNT", "ACTOR", "ROWS", "MS", "WHAT"];
     let now = SystemTime::now();
     let row = |read: &ReadLogLine| {
         // Most ledgers have only the default account.
@@ -56,8 +55,7 @@ fn narrow(reads: &[ReadLogLine], width: Option<usize>) -> Vec<String> {
             what(read),
         ]
     };
-    let rows = std::iter::once(heading.to_vec()).chain(reads.iter().map(row)).collect();
-    table(&without_empty_columns(rows), width)
+    table(&without_empty_columns(with_heading(heading, reads.iter().map(row))), width)
 }
 
 fn wide(reads: &[ReadLogLine]) -> Vec<String> {
@@ -78,16 +76,15 @@ fn wide(reads: &[ReadLogLine]) -> Vec<String> {
         "TEXT",
     ];
     let row = |read: &ReadLogLine| {
-        let client = read.client.clone().unwrap_or_default();
-        let version = client.version.map(|version| format!(" {}", visible(&version))).unwrap_or_default();
+        let [client, session] = client_cells(read.client.as_ref());
         vec![
             to_the_second(&read.read_at),
             visible(&read.outcome),
             or_dash(read.tool_name.as_deref()),
             or_dash(read.account_id.as_deref()),
             or_dash(read.actor.as_deref()),
-            format!("{}{version}", or_dash(client.name.as_deref())),
-            or_dash(client.session_id.as_deref()),
+            client,
+            session,
             number(read.row_count),
             number(read.row_bytes),
             if read.is_truncated == Some(true) { "yes".to_owned() } else { "-".to_owned() },
@@ -97,8 +94,7 @@ fn wide(reads: &[ReadLogLine]) -> Vec<String> {
             or_dash(read.query.as_deref()),
         ]
     };
-    let rows = std::iter::once(heading.map(str::to_owned).to_vec()).chain(reads.iter().map(row)).collect();
-    table(&without_empty_columns(rows), None)
+    table(&without_empty_columns(with_heading(heading, reads.iter().map(row))), None)
 }
 
 fn number(number: Option<i64>) -> String {
