@@ -323,7 +323,7 @@ async fn an_auditor_who_may_only_read_can_verify() {
     )
     .await;
     insert_failed_records(&db, 1, 0).await;
-    let ran = run_audit(&db.url().replace("user=postgres", "user=auditor_of_this"), &["verify"]).await;
+    let ran = run_audit(&db.url_as("auditor_of_this"), &["verify"]).await;
     assert!(ran.code == 0 && ran.out.contains("3 records in 5 entries"), "{} {}", ran.out, ran.err);
     assert!(ran.out.contains("Not sealed yet: 1 final records"), "{}", ran.out);
 }

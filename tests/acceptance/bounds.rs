@@ -2,7 +2,6 @@
 //! memory stays within 64 MiB of its idle size.
 //!
 //! Each bomb prints what became of it: `cargo test -p acceptance bounds:: -- --nocapture`.
-#![allow(clippy::print_stdout, clippy::disallowed_macros, reason = "what was measured is for people to read")]
 
 mod once;
 mod stalled;

@@ -3,7 +3,6 @@
 //!
 //! What is measured is the time from the moment the client acts to the moment at which `pg_stat_activity` shows the backend
 //! idle or gone: `cargo test -p acceptance cancel:: -- --nocapture`.
-#![allow(clippy::print_stdout, clippy::disallowed_macros, reason = "what was measured is for people to read")]
 
 mod late;
 mod over_tcp;

@@ -183,7 +183,7 @@ async fn a_password_comes_from_the_file_that_libpq_reads_and_is_never_shown() {
     let db = lone_database().await;
     guard(&db).await;
     let home = tempfile::tempdir().unwrap();
-    let url = db.url().replace("user=postgres", "user=guarded");
+    let url = db.url_as("guarded");
     let write = |name: &str, text: &str, mode: u32| -> PathBuf {
         let path = home.path().join(name);
         std::fs::write(&path, text).unwrap();

@@ -100,7 +100,7 @@ async fn a_login_that_is_refused_while_the_server_runs_is_not_to_be_tried_again(
         "create role {writer} login in role countersign_writer; create role {reader} login in role countersign_reader"
     ))
     .await;
-    let url = |role: &str| db.url().replace("user=postgres", &format!("user={role}"));
+    let url = |role: &str| db.url_as(role);
     let mut command = Server::command(&db);
     command.env("DATABASE_URL", url(&writer)).args(["--read-url", &url(&reader)]);
     let server = Server::start(command).await;

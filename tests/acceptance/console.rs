@@ -37,7 +37,7 @@ impl Console {
         let role = format!("console_{}", db.name());
         db.run(&format!("do $$ begin create role {role} login; exception when duplicate_object then null; end $$; grant countersign_console to {role}")).await;
         let mut command = Command::new(testkit::countersign());
-        command.env("DATABASE_URL", db.url().replace("user=postgres", &format!("user={role}")));
+        command.env("DATABASE_URL", db.url_as(&role));
         command.args(["--log", "info", "console", "--listen", "127.0.0.1:0"]).args(arguments).kill_on_drop(true);
         let server = HttpServer::listening(command).await;
         let url = server.url("");
@@ -389,7 +389,7 @@ async fn the_console_has_no_other_right_and_only_owners_make_links() {
     let db = database().await;
     let console = Console::on(&db).await;
     let role = format!("console_{}", db.name());
-    let url = db.url().replace("user=postgres", &format!("user={role}"));
+    let url = db.url_as(&role);
     let refused = run_countersign(&url, &["console", "login", "--as", "anna", "--url", &console.url]).await;
     assert!(refused.code == 1 && refused.err.contains("member of countersign_owner"), "{}", refused.err);
     for sql in [

@@ -66,10 +66,8 @@ impl World {
     /// A console whose command, or the folder of its configuration, is changed before it starts.
     async fn changed(provider: OidcProvider, config: &str, change: impl FnOnce(&mut Command, &ConfigDir)) -> Self {
         let (db, folder) = (database().await, ConfigDir::new());
-        let role = format!("console_{}", db.name());
-        db.run(&format!("create role {role} login; grant countersign_console to {role}")).await;
         let mut command = folder.command(config);
-        command.env("DATABASE_URL", db.url().replace("user=postgres", &format!("user={role}")));
+        command.env("DATABASE_URL", db.login("console", "countersign_console").await);
         command.args(["--log", "info", "console", "--listen", "127.0.0.1:0"]);
         change(&mut command, &folder);
         let console = HttpServer::listening(command).await;

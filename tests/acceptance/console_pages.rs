@@ -3,10 +3,10 @@
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use testkit::audit::audit;
-use testkit::{Database, Server, TestManifest, database};
+use testkit::{Database, Server};
 
 use crate::console::{Browser, Console};
-use crate::shop::{DROP_ORDER, SET_STATUS, SHOP};
+use crate::shop::{self, DROP_ORDER, SET_STATUS};
 
 /// A shop with tracked tables, a server of an agent, and a console that undoes.
 pub(crate) struct Shop {
@@ -17,13 +17,7 @@ pub(crate) struct Shop {
 
 impl Shop {
     pub(crate) async fn new() -> Self {
-        let db = database().await;
-        db.run(SHOP).await;
-        db.run("grant usage on schema shop to public; grant all on all tables in schema shop to public").await;
-        let operator = format!("operator_{}", db.name());
-        db.run(&format!("create role {operator} login; grant countersign_operator to {operator}")).await;
-        let server = TestManifest::new(&format!("{SET_STATUS}{DROP_ORDER}")).serve(&db).await;
-        let url = db.url().replace("user=postgres", &format!("user={operator}"));
+        let (db, server, url) = shop::with_operator(&format!("{SET_STATUS}{DROP_ORDER}")).await;
         let console = Console::with(&db, &["--operator-url", &url]).await;
         Self { db, server, console }
     }

@@ -77,8 +77,7 @@ async fn dumped_and_restored(db: &Database) -> Option<Database> {
     for (mut command, url, arguments) in
         [(pg_dump, db.url(), &["--file"][..]), (psql, copy.url(), &["-q", "-v", "ON_ERROR_STOP=1", "-f"])]
     {
-        let done = run(command.args(arguments).arg(dump.path()).args(["--dbname", &url])).await;
-        assert_eq!(done.code, 0, "{}", done.err);
+        run(command.args(arguments).arg(dump.path()).args(["--dbname", &url])).await.succeeded();
     }
     Some(copy)
 }
@@ -98,8 +97,7 @@ async fn writes_from_before_a_dump_can_be_undone_after_its_restore() {
          grant usage on schema ward to countersign_writer; grant select, insert, update, delete on all tables in schema ward to countersign_writer",
     )
     .await;
-    let track = run_countersign(&db.url(), &["track", "ward.bed", "ward.old", "ward.gone"]).await;
-    assert_eq!(track.code, 0, "{}", track.err);
+    run_countersign(&db.url(), &["track", "ward.bed", "ward.old", "ward.gone"]).await.succeeded();
     db.run("drop table ward.gone").await;
     let tool = |name: &str, sql: &str| {
         format!(

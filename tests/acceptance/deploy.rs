@@ -174,15 +174,13 @@ async fn init_needs_no_superuser_but_a_role_that_may_create_roles_and_owns_the_d
     db.run("create role provided login createrole nosuperuser").await;
     db.run("create database managed owner provided").await;
     let managed = db.beside("managed");
-    let provided = managed.url().replace("user=postgres", "user=provided");
+    let provided = managed.url_as("provided");
     let own = "create schema shop; create table shop.item (id int primary key, name text);
                insert into shop.item values (1, 'lamp')";
-    let (client, connection) = tokio_postgres::connect(&provided, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let client = testkit::connect(&provided).await;
     client.batch_execute(own).await.unwrap();
     // The cluster has the roles of other tests' ledgers: this one gets a writer of its own.
-    let ran = run_countersign(&provided, &["init", "--writer", "shop_writer"]).await;
-    assert_eq!(ran.code, 0, "{}", ran.err);
+    run_countersign(&provided, &["init", "--writer", "shop_writer"]).await.succeeded();
     client
         .batch_execute("grant usage on schema shop to shop_writer; grant select, update on shop.item to shop_writer")
         .await
@@ -201,7 +199,7 @@ undo = { tool = "rename_item", params = { id = "param.id", name = "before.name" 
 "#,
     );
     let mut command = tools.command(&managed);
-    command.env("DATABASE_URL", managed.url().replace("user=postgres", "user=shop_writer"));
+    command.env("DATABASE_URL", managed.url_as("shop_writer"));
     command.env("COUNTERSIGN_STRICT_ROLES", "true");
     let server = Server::start(command).await;
     server.succeed("rename_item", json!({"id": 1, "name": "desk lamp"})).await;

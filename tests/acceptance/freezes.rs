@@ -5,9 +5,7 @@ use testkit::{CommandOutput, Database, Server, database, run_countersign};
 
 /// The connection string of a person who is an operator.
 async fn operator(db: &Database) -> String {
-    let role = format!("olga_{}", db.name());
-    db.run(&format!("create role {role} login; grant countersign_operator to {role}")).await;
-    db.url().replace("user=postgres", &format!("user={role}"))
+    db.login("olga", "countersign_operator").await
 }
 
 async fn succeed(url: &str, arguments: &[&str]) -> String {
@@ -112,9 +110,7 @@ async fn a_write_in_flight_is_counted_and_refused_when_it_ends() {
 async fn only_operators_freeze_and_an_unknown_account_gets_a_warning() {
     let db = database().await;
     let olga = operator(&db).await;
-    let approver = format!("paul_{}", db.name());
-    db.run(&format!("create role {approver} login; grant countersign_approver to {approver}")).await;
-    for url in [db.writer_url(), db.url().replace("user=postgres", &format!("user={approver}"))] {
+    for url in [db.writer_url(), db.login("paul", "countersign_approver").await] {
         for arguments in [["freeze", "--all"], ["unfreeze", "--all"]] {
             let CommandOutput { code, out, err } = run_countersign(&url, &arguments).await;
             assert_eq!((code, out.as_str()), (1, ""), "{err}");

@@ -44,15 +44,9 @@ async fn refused(url: &str, arguments: &[&str], words: &[&str]) {
     }
 }
 
-/// The connection string of this database as another role.
-fn url_as(db: &Database, role: &str) -> String {
-    db.url().replace("user=postgres", &format!("user={role}"))
-}
-
 /// Runs statements as another role.
 pub(crate) async fn run_as(db: &Database, role: &str, sql: &str) {
-    let (client, connection) = tokio_postgres::connect(&url_as(db, role), tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let client = testkit::connect(&db.url_as(role)).await;
     client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{role}: {sql}: {error:?}"));
 }
 

@@ -58,10 +58,6 @@ fn named(db: &Database, role: &str) -> String {
     format!("{role}_{}", db.name())
 }
 
-fn as_role(db: &Database, role: &str) -> String {
-    db.url().replace("user=postgres", &format!("user={role}"))
-}
-
 /// Runs `init` with a configuration file to write.
 async fn init(url: &str, arguments: &[&str], config: &Path) -> CommandOutput {
     let mut command = Command::new(countersign());
@@ -156,8 +152,7 @@ async fn a_dry_run_prints_the_sql_and_writes_neither_the_database_nor_the_file()
     let writer = named(&db, "writer");
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--schema", "Shop", "--writer", &writer, "--dry-run"];
-    let planned = init(&db.url(), &arguments, &folder.path().join("c.toml")).await;
-    assert_eq!(planned.code, 0, "{}", planned.err);
+    let planned = init(&db.url(), &arguments, &folder.path().join("c.toml")).await.succeeded();
     for statement in [
         &format!("alter role \"{writer}\" password 'SCRAM-SHA-256$..';\n"),
         &format!("grant USAGE on schema \"Shop\" to \"{writer}\";\n"),
@@ -236,15 +231,14 @@ async fn a_login_with_a_password_keeps_it_and_one_without_gets_one() {
         refused.err
     );
     // CREATEROLE does not let a role see who has a password.
-    let refused = init(&as_role(&db, &admin), &["--schema", "Shop", "--writer", &without], &config).await;
+    let refused = init(&db.url_as(&admin), &["--schema", "Shop", "--writer", &without], &config).await;
     let words = format!("the role {admin} may not see whether it has a password: name another login with --writer");
     assert!(refused.code == 1 && refused.err.contains(&words), "{}", refused.err);
     assert_eq!((stored(&with).await, stored(&without).await), (before, String::new()));
     assert_eq!(files(folder.path()), Vec::<PathBuf>::new());
     assert_eq!(db.value("select count(*) from pg_namespace where nspname = 'countersign'").await, "0");
 
-    let made = init(&db.url(), &["--schema", "Shop", "--writer", &without], &config).await;
-    assert_eq!(made.code, 0, "{}", made.err);
+    init(&db.url(), &["--schema", "Shop", "--writer", &without], &config).await.succeeded();
     assert!(stored(&without).await.starts_with("SCRAM-SHA-256$"));
     // Without --config, a password does not matter.
     succeed(&db.url(), &["init", "--schema", "Shop", "--writer", &with]).await;
@@ -264,7 +258,7 @@ async fn what_a_login_may_not_do_is_printed_as_sql_for_the_owner_and_the_rest_is
     .await;
     run_as(&db, &admin, "create table \"Shop\".orders (id serial primary key)").await;
     let arguments = ["init", "--schema", "Shop", "--writer", &writer];
-    let said = succeed(&as_role(&db, &admin), &arguments).await;
+    let said = succeed(&db.url_as(&admin), &arguments).await;
     assert!(said.contains("tracked  1 table of Shop: \"Shop\".orders\n"), "{said}");
     assert!(said.contains(&format!("skipped  \"Shop\".\"Invoice\" belongs to the role {other}")), "{said}");
     let whose = format!("-- SQL for {other}, who owns these objects, or for a superuser:\n");
@@ -282,13 +276,13 @@ async fn what_a_login_may_not_do_is_printed_as_sql_for_the_owner_and_the_rest_is
     );
     let orders = [r#""Shop".orders select,insert,update,delete"#, r#""Shop".orders_id_seq usage"#];
     assert_eq!(privileges(&db, &writer).await, orders);
-    let sql = succeed(&as_role(&db, &admin), &[&arguments[..], &["--dry-run"]].concat()).await;
+    let sql = succeed(&db.url_as(&admin), &[&arguments[..], &["--dry-run"]].concat()).await;
     assert!(sql.contains("-- select countersign.track('\"Shop\".\"Invoice\"');\n"), "{sql}");
 
     let (grants, tracking) = block.split_once("--").unwrap();
     run_as(&db, &other, grants).await;
     db.run(&format!("--{tracking}")).await;
-    let said = succeed(&as_role(&db, &admin), &arguments).await;
+    let said = succeed(&db.url_as(&admin), &arguments).await;
     assert!(said.contains("tracked  0 new tables of Shop, 2 as before\n"), "{said}");
     assert!(!said.contains("SQL for") && !said.contains("skipped  \"Shop\""), "{said}");
 }
@@ -309,7 +303,7 @@ async fn machine() -> Database {
     std::fs::write(cluster.value("show hba_file").await, rules).unwrap();
     cluster.run("select pg_reload_conf()").await;
     // The reload is a signal, which the server handles later.
-    let url = as_role(&cluster, "owner");
+    let url = cluster.url_as("owner");
     let is_refused = async || tokio_postgres::connect(&url, tokio_postgres::NoTls).await.is_err();
     poll::until("the owner is asked for its password", is_refused).await;
     db.beside("shop")
@@ -318,9 +312,8 @@ async fn machine() -> Database {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_commands_lead_from_a_foreign_schema_to_an_undone_write_within_two_minutes() {
     let db = machine().await;
-    let url = format!("{} password='of the owner'", as_role(&db, "owner"));
-    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let url = format!("{} password='of the owner'", db.url_as("owner"));
+    let client = testkit::connect(&url).await;
     client.batch_execute(SHOP).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("my countersign.toml");
@@ -359,8 +352,7 @@ async fn two_commands_lead_from_a_foreign_schema_to_an_undone_write_within_two_m
     };
     let doctor = run(&mut with_config(&["doctor", "--json"])).await;
     assert!(doctor.code == 0 && !doctor.out.contains("\"level\":\"problem\""), "{}{}", doctor.out, doctor.err);
-    let installed = run(&mut with_config(&["install", "--client", "cursor"])).await;
-    assert_eq!(installed.code, 0, "{}", installed.err);
+    run(&mut with_config(&["install", "--client", "cursor"])).await.succeeded();
     let entry = std::fs::read_to_string(folder.path().join(".cursor/mcp.json")).unwrap();
     assert!(entry.contains("my countersign.toml") && !entry.contains(&password), "{entry}");
 

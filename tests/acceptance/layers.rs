@@ -4,7 +4,6 @@
 //! login of an operator's own, and as a superuser, with all layers and with each one missing. What it did is looked up
 //! afterwards: in the database, in its session, to another session of the same login, in files, on the network.
 //! `COUNTERSIGN_TEST_LONG=1 cargo test --workspace layers -- --nocapture` prints who stopped what.
-#![allow(clippy::print_stdout, clippy::disallowed_macros, reason = "the matrix is there to be read")]
 
 mod weakened;
 pub(crate) mod world;
@@ -204,7 +203,7 @@ async fn no_attack_does_harm_through_a_server_without_a_ledger() {
         world.watch(&target).await;
         world.restore(&target).await;
         let mut command = Server::bare_command(&db);
-        command.env("DATABASE_URL", db.url().replace("user=postgres", &format!("user={login}")));
+        command.env("DATABASE_URL", db.url_as(login));
         command.args(["--read-sessions", "1", "--query-timeout-ms", "10000"]);
         let server = Server::start(command).await;
         let clean = server.query(world::SESSION_STATE).await;

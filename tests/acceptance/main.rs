@@ -1,11 +1,4 @@
 //! Black-box tests of the built binary. Each file tells what it proves; a test's name is the sentence.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test that cannot go on has failed, and says where"
-)]
 
 mod apps;
 mod architecture;

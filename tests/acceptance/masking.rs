@@ -1,9 +1,4 @@
 //! Masked columns: their values are replaced in answers, and no query reveals them.
-#![allow(
-    clippy::print_stdout,
-    clippy::disallowed_macros,
-    reason = "the numbers of the property test are there to be read"
-)]
 
 mod corpus;
 mod everywhere;

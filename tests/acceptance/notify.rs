@@ -253,9 +253,7 @@ async fn an_expired_proposal_is_told_of_and_old_notices_go() {
 #[tokio::test(flavor = "multi_thread")]
 async fn only_servers_claim_notices_and_nobody_reads_the_outbox() {
     let db = database().await;
-    let approver = format!("approver_{}", db.name());
-    db.run(&format!("create role {approver} login; grant countersign_approver to {approver}")).await;
-    let as_approver = db.url().replace("user=postgres", &format!("user={approver}"));
+    let as_approver = db.login("approver", "countersign_approver").await;
     let claim = "select countersign.claim_notices(1, interval '1 s')";
     for (url, statement) in [
         (&as_approver, claim),
@@ -264,8 +262,7 @@ async fn only_servers_claim_notices_and_nobody_reads_the_outbox() {
         (&db.writer_url(), "select from countersign.notice"),
         (&db.writer_url(), "insert into countersign.notice (event, data) values ('failed', '{}')"),
     ] {
-        let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
-        tokio::spawn(connection);
+        let client = testkit::connect(url).await;
         let refused = client.simple_query(statement).await.unwrap_err();
         assert_eq!(refused.code().map(tokio_postgres::error::SqlState::code), Some("42501"), "{statement}");
     }

@@ -157,8 +157,7 @@ async fn only_a_reviewer_with_the_role_approves_and_a_server_executes() {
         server.fail("confirm_proposal", arguments, "invalid_params").await;
     }
     // The server's login cannot approve either, not even by calling the function.
-    let (client, connection) = tokio_postgres::connect(&db.writer_url(), tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let client = testkit::connect(&db.writer_url()).await;
     let (id, digest) = (id(&proposal), proposal["digest"].as_str().unwrap());
     for attempt in [
         format!("select countersign.begin_decision('{id}')"),

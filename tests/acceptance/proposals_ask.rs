@@ -10,9 +10,7 @@ use crate::console::{Console, path, proposed, status};
 const HOSTILE: &str = "Why?</q><script>alert(1)</script>\u{202e}\u{1b}[2J\nkind decision";
 
 async fn reviewer(db: &Database) -> String {
-    let role = format!("reviewer_{}", db.name());
-    db.run(&format!("create role {role} login; grant countersign_approver to {role}")).await;
-    db.url().replace("user=postgres", &format!("user={role}"))
+    db.login("reviewer", "countersign_approver").await
 }
 
 fn id(proposal: &Value) -> &str {

@@ -38,9 +38,7 @@ impl Shop {
     async fn new() -> Self {
         let db = database().await;
         db.run(SHOP).await;
-        let reviewer = format!("reviewer_{}", db.name());
-        db.run(&format!("create role {reviewer} login; grant countersign_approver to {reviewer}")).await;
-        let reviewer = db.url().replace("user=postgres", &format!("user={reviewer}"));
+        let reviewer = db.login("reviewer", "countersign_approver").await;
         let manifest = TestManifest::new(&format!("{MARK}{SET_STATUS}"));
         let (server, console) = (manifest.serve(&db).await, Console::on(&db).await);
         Self { db, manifest, server, console, reviewer }

@@ -77,13 +77,7 @@ async fn init_revokes_the_functions_of_citus_that_act_on_other_nodes() {
     assert!(said.contains("revoked 9 functions of Citus that act on other nodes"), "{said}");
     assert!(said.contains("the workers of Citus have these functions as well"), "{said}");
     for attack in ATTACKS.iter().chain(&HIDDEN_ATTACKS) {
-        let (client, connection) = tokio_postgres::connect(
-            &db.url().replace("user=postgres", "user=countersign_reader"),
-            tokio_postgres::NoTls,
-        )
-        .await
-        .unwrap();
-        tokio::spawn(connection);
+        let client = testkit::connect(&db.url_as("countersign_reader")).await;
         let error = client.batch_execute(attack).await.unwrap_err();
         assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{attack}: {error}");
         assert_unharmed(&db, attack).await;
@@ -97,7 +91,7 @@ async fn init_revokes_the_functions_of_citus_that_act_on_other_nodes() {
     // A role that may not revoke them says so.
     db.run("grant execute on function run_command_on_workers(text, boolean) to public; create role admin login createrole; \
             grant countersign_owner to admin").await;
-    let (said, _) = run(&db.url().replace("user=postgres", "user=admin"), &["init"]).await;
+    let (said, _) = run(&db.url_as("admin"), &["init"]).await;
     assert!(said.contains("run init as a superuser"), "{said}");
 }
 

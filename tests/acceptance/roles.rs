@@ -9,8 +9,7 @@ use tokio::process::Command;
 
 /// Runs a statement as the servers' login; the SQLSTATE of its refusal.
 async fn refusal(db: &Database, sql: &str) -> String {
-    let (client, connection) = tokio_postgres::connect(&db.writer_url(), tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let client = testkit::connect(&db.writer_url()).await;
     let refused = client.batch_execute(sql).await.expect_err(sql);
     refused.as_db_error().unwrap_or_else(|| panic!("{sql}: {refused}")).code().code().to_owned()
 }
@@ -174,7 +173,7 @@ async fn a_second_login_for_servers_can_be_named() {
     let mut command = Command::new(countersign());
     let output = command.env("DATABASE_URL", db.url()).args(["init", "--writer", &role]).output().await.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let url = db.url().replace("user=postgres", &format!("user={role}"));
+    let url = db.url_as(&role);
     let (said, started) = start(&url, &["--strict-roles"]).await;
     assert!(started, "{said}");
     assert_eq!(

@@ -1,5 +1,7 @@
 //! A shop of tracked orders and items, and the tools that change them.
 
+use testkit::{Database, Server, TestManifest, database};
+
 /// Nine orders with one item each. Both tables are tracked; servers may change them.
 pub(crate) const SHOP: &str = "
 create schema shop;
@@ -33,3 +35,13 @@ sql = "delete from shop.orders where id = $1 returning id"
 rows = "one"
 param = [{ name = "id", description = "Which." }]
 "#;
+
+/// A database with the shop, a server of an agent with these tools, and the connection string of an operator.
+pub(crate) async fn with_operator(tools: &str) -> (Database, Server, String) {
+    let db = database().await;
+    db.run(SHOP).await;
+    db.run("grant usage on schema shop to public; grant all on all tables in schema shop to public").await;
+    let operator = db.login("operator", "countersign_operator").await;
+    let server = TestManifest::new(tools).serve(&db).await;
+    (db, server, operator)
+}

@@ -5,7 +5,7 @@ use testkit::{Database, Server, Standby, lone_database};
 
 /// A connection string for the reader's login on this server. The sockets of test clusters let their user in.
 pub(crate) fn reader_url(db: &Database) -> String {
-    db.url().replace("user=postgres", "user=countersign_reader")
+    db.url_as("countersign_reader")
 }
 
 /// Both servers in one string: the first one listed first.

@@ -64,8 +64,7 @@ async fn an_unreachable_database() {
 async fn wrong_credentials_and_a_missing_database_have_distinct_errors() {
     let own = pg_embedded::Cluster::start(pg_embedded::Options::ephemeral(), &mut |_| {}).unwrap();
     let url = own.connection_string("postgres");
-    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let client = testkit::connect(&url).await;
     client.batch_execute("create role guarded login password 'right'").await.unwrap();
     std::fs::write(own.data_dir().join("pg_hba.conf"), "local all guarded scram-sha-256\nlocal all all trust\n")
         .unwrap();
@@ -249,7 +248,7 @@ async fn a_reader_that_can_do_too_much_does_not_get_the_tool() {
 async fn an_owner_without_createrole_gets_the_ledger_and_the_commands_that_reading_needs() {
     let db = Database::empty("limited_owner").await;
     db.run("create role limited login; alter database limited_owner owner to limited").await;
-    let url = db.url().replace("user=postgres", "user=limited");
+    let url = db.url_as("limited");
     let output = Command::new(countersign()).env("DATABASE_URL", &url).args(["init", "--demo"]).output().await.unwrap();
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert!(output.status.success() && said.contains("query_database needs --read-url"), "{said}");

@@ -8,7 +8,7 @@ mod statements;
 
 use testkit::{Database, config_home, countersign, database, repository};
 use tokio::process::Command;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 /// The tables of the schema, with an insert that gives a row to `$tenant`; all of them would fit but for the tenant.
 const TABLES: [(&str, &str); 5] = [
@@ -40,10 +40,8 @@ async fn writer(db: &Database) -> Client {
         "do $$ begin create role {role} login in role countersign_writer; exception when duplicate_object then end $$"
     ))
     .await;
-    let url = db.url().replace("user=postgres", &format!("user={role}"));
-    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
+    let url = db.url_as(&role);
+    testkit::connect(&url).await
 }
 
 async fn count(client: &Client, sql: &str) -> i64 {

@@ -102,11 +102,7 @@ impl Guarded {
         ] {
             guarded.keep(name, &text, 0o600);
         }
-        let (client, connection) =
-            tokio_postgres::connect(&guarded.cluster.connection_string("postgres"), tokio_postgres::NoTls)
-                .await
-                .unwrap();
-        tokio::spawn(connection);
+        let client = testkit::connect(&guarded.cluster.connection_string("postgres")).await;
         for role in ["certified", "twofold", "scrammed", "clear", "plain"] {
             client.batch_execute(&format!("create role {role} superuser login password 'right'")).await.unwrap();
         }
@@ -156,7 +152,7 @@ impl Guarded {
 }
 
 /// Writes a file that belongs to the server's user alone.
-fn give(data: &Path, name: &str, text: &str) {
+pub(crate) fn give(data: &Path, name: &str, text: &str) {
     let owner = std::fs::metadata(data).unwrap();
     let path = data.join(name);
     std::fs::write(&path, text).unwrap();

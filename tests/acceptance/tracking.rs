@@ -26,7 +26,7 @@ async fn shop() -> (Database, String) {
     let anna = login(&db, "anna").await;
     db.run(&format!("grant countersign_owner to {anna}; grant create on database {0} to {anna}", db.name())).await;
     db.run(&format!("set role {anna}; {SHOP}; grant usage on schema shop to public")).await;
-    let url = as_login(&db, &anna);
+    let url = db.url_as(&anna);
     (db, url)
 }
 
@@ -34,10 +34,6 @@ async fn login(db: &Database, name: &str) -> String {
     let role = format!("{name}_{}", db.name());
     db.run(&format!("create role {role} login")).await;
     role
-}
-
-fn as_login(db: &Database, role: &str) -> String {
-    db.url().replace("user=postgres", &format!("user={role}"))
 }
 
 async fn succeed(url: &str, arguments: &[&str]) -> String {
@@ -200,7 +196,7 @@ async fn all_tables_are_tracked_or_none_and_each_mistake_is_named() {
     let bob = login(&db, "bob").await;
     // In this order: from version 16 on, a grant keeps what the role inherited when it was made.
     db.run(&format!("alter role {bob} noinherit; grant anna_{} to {bob}", db.name())).await;
-    for url in [as_login(&db, &bob), db.writer_url()] {
+    for url in [db.url_as(&bob), db.writer_url()] {
         let refused = fail(&url, &["track", "shop.orders"]).await;
         assert!(
             refused.contains("not a member of the ledger's owner") && refused.contains("countersign_owner"),
@@ -256,8 +252,7 @@ async fn the_triggers_learn_of_a_new_login_of_servers() {
     let admin = login(&db, "admin").await;
     db.run(&format!("alter role {admin} createrole; grant countersign_owner to {admin}")).await;
     db.run(&format!("grant countersign_approver, countersign_operator to {admin} with admin option")).await;
-    let said =
-        succeed(&as_login(&db, &admin), &["init", "--writer", &writers("third"), "--reader-tables", "none"]).await;
+    let said = succeed(&db.url_as(&admin), &["init", "--writer", &writers("third"), "--reader-tables", "none"]).await;
     assert!(said.contains("warning  the triggers of tracked tables do not know the new login of servers"), "{said}");
     assert!(said.contains("`countersign track shop.items shop.orders` as the tables' owner"), "{said}");
     // Asked by a login that may not look into the schema.
@@ -297,7 +292,7 @@ async fn a_role_that_owns_the_ledger_itself_has_its_tables_tracked() {
     let db = Database::empty("own_ledger_tracked").await;
     let solo = login(&db, "solo").await;
     db.run(&format!("alter database {} owner to {solo}", db.name())).await;
-    let url = as_login(&db, &solo);
+    let url = db.url_as(&solo);
     succeed(&url, &["init"]).await;
     db.run(&format!("set role {solo}; create schema shop; create table shop.orders (id int primary key)")).await;
     let said = succeed(&url, &["track", "--schema", "shop"]).await;

@@ -251,8 +251,7 @@ async fn what_a_server_login_stores_without_the_key_stops_nobody() {
     let size: u64 = db.value("select count(*) from countersign.leaf").await.parse().unwrap();
     let origin = vkey.split('+').next().unwrap();
     // The size of the next checkpoint with another root, one of the future, and no note at all.
-    let (thief, connection) = tokio_postgres::connect(&db.writer_url(), tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let thief = testkit::connect(&db.writer_url()).await;
     for (size, note) in [
         (size + 1, format!("{origin}\n{}\n{}\n\n\u{2014} {origin} AAAAAAAA\n", size + 1, tlog::Hash::EMPTY_ROOT)),
         (1_000_000, format!("{origin}\n1000000\n{}\n\n\u{2014} {origin} AAAAAAAA\n", tlog::Hash::EMPTY_ROOT)),

@@ -13,8 +13,7 @@ async fn try_tool(db: &Database, arguments: &[&str]) -> CommandOutput {
 async fn a_write_is_shown_and_not_written() {
     let db = database().await;
     let tweets = db.value("select count(*) from social.tweet").await;
-    let tried = try_tool(&db, &["post_tweet", r#"{"text": "tried"}"#]).await;
-    assert_eq!(tried.code, 0, "{}", tried.err);
+    let tried = try_tool(&db, &["post_tweet", r#"{"text": "tried"}"#]).await.succeeded();
     assert!(tried.out.contains("\"text\": \"tried\""), "{}", tried.out);
     assert!(tried.out.ends_with("Nothing was written: the write was run and rolled back.\n"), "{}", tried.out);
     let tried = try_tool(&db, &["post_tweet", r#"{"text": "tried"}"#, "--json"]).await;
@@ -42,8 +41,7 @@ async fn a_call_that_would_fail_says_why_and_exits_with_1() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_is_run() {
     let db = database().await;
-    let tried = try_tool(&db, &["query_database", r#"{"query": "select 6 * 7 as answer"}"#]).await;
-    assert_eq!(tried.code, 0, "{}", tried.err);
+    let tried = try_tool(&db, &["query_database", r#"{"query": "select 6 * 7 as answer"}"#]).await.succeeded();
     assert!(tried.out.contains("\"answer\": 42"), "{}", tried.out);
     assert!(tried.out.ends_with("Nothing was written: the tool only reads.\n"), "{}", tried.out);
 }

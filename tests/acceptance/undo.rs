@@ -213,8 +213,7 @@ async fn an_undo_needs_the_agreement_that_the_write_needed() {
     let approve = async |proposal: &Value| {
         let proposal = &proposal["data"]["proposal"];
         let [id, digest] = ["proposal_id", "digest"].map(|name| proposal[name].as_str().unwrap());
-        let ran = run_countersign(&db.url(), &["proposals", "approve", id, "--digest", digest]).await;
-        assert_eq!(ran.code, 0, "{}", ran.err);
+        run_countersign(&db.url(), &["proposals", "approve", id, "--digest", digest]).await.succeeded();
         let carried_out = format!("select status from countersign.proposal where proposal_id = '{id}'");
         db.until_value(&carried_out, "executed").await;
     };

@@ -5,23 +5,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::{
-    CommandOutput, ConnectionFault, Database, FaultPoint, Proxy, Server, TestManifest, countersign, database, poll,
-    run_countersign,
+    CommandOutput, ConnectionFault, Database, FaultPoint, Proxy, Server, countersign, poll, run_countersign,
 };
 use tokio::process::Command;
 
-use crate::shop::{DROP_ORDER, SET_STATUS, SHOP};
+use crate::shop::{self, DROP_ORDER, SET_STATUS};
 
 /// The database, a server of an agent, and the connection string of an operator.
 async fn shop() -> (Database, Server, String) {
-    let db = database().await;
-    db.run(SHOP).await;
-    db.run("grant usage on schema shop to public; grant all on all tables in schema shop to public").await;
-    let operator = format!("operator_{}", db.name());
-    db.run(&format!("create role {operator} login; grant countersign_operator to {operator}")).await;
-    let server = TestManifest::new(&format!("{SET_STATUS}{DROP_ORDER}")).serve(&db).await;
-    let url = db.url().replace("user=postgres", &format!("user={operator}"));
-    (db, server, url)
+    shop::with_operator(&format!("{SET_STATUS}{DROP_ORDER}")).await
 }
 
 async fn undo(url: &str, arguments: &[&str]) -> CommandOutput {
@@ -41,8 +33,7 @@ async fn an_operator_undoes_a_write_of_any_account_once_and_is_recorded() {
     let (db, server, url) = shop().await;
     let before = db.contents("shop").await;
     let dropped = receipt(&server.succeed("drop_order", json!({"id": 1})).await);
-    let tried = undo(&url, &[&dropped, "--dry-run"]).await;
-    assert_eq!(tried.code, 0, "{}", tried.err);
+    let tried = undo(&url, &[&dropped, "--dry-run"]).await.succeeded();
     assert_eq!(tried.out, format!("Nothing was changed. Undoing the write {dropped} would put 2 rows back.\n"));
     assert_ne!(db.contents("shop").await, before);
 

@@ -65,8 +65,7 @@ impl Shop {
     async fn approve(&self, proposal: &Value) {
         let proposal = &proposal["data"]["proposal"];
         let [id, digest] = ["proposal_id", "digest"].map(|name| proposal[name].as_str().unwrap());
-        let ran = run_countersign(&self.db.url(), &["proposals", "approve", id, "--digest", digest]).await;
-        assert_eq!(ran.code, 0, "{}", ran.err);
+        run_countersign(&self.db.url(), &["proposals", "approve", id, "--digest", digest]).await.succeeded();
         let carried_out = format!("select status from countersign.proposal where proposal_id = '{id}'");
         self.db.until_value(&carried_out, "executed").await;
     }

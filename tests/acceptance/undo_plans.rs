@@ -1,9 +1,9 @@
 //! Plans of operators: what they select, what they show, and that one bad write never blocks the others.
 
 use serde_json::{Value, json};
-use testkit::{CommandOutput, Database, Server, TestManifest, database, run_countersign};
+use testkit::{CommandOutput, Database, Server, run_countersign};
 
-use crate::shop::{DROP_ORDER, SET_STATUS, SHOP};
+use crate::shop::{self, DROP_ORDER, SET_STATUS};
 
 const ADD_ORDER: &str = r#"
 [[tool]]
@@ -25,14 +25,7 @@ param = [{ name = "order", description = "Which order." }, { name = "line", desc
 
 /// The database, a server of an agent, and the connection string of an operator.
 async fn shop() -> (Database, Server, String) {
-    let db = database().await;
-    db.run(SHOP).await;
-    db.run("grant usage on schema shop to public; grant all on all tables in schema shop to public").await;
-    let operator = format!("planner_{}", db.name());
-    db.run(&format!("create role {operator} login; grant countersign_operator to {operator}")).await;
-    let server = TestManifest::new(&format!("{SET_STATUS}{DROP_ORDER}{ADD_ORDER}")).serve(&db).await;
-    let url = db.url().replace("user=postgres", &format!("user={operator}"));
-    (db, server, url)
+    shop::with_operator(&format!("{SET_STATUS}{DROP_ORDER}{ADD_ORDER}")).await
 }
 
 async fn undo(url: &str, arguments: &[&str]) -> CommandOutput {

@@ -16,6 +16,8 @@ use testkit::database;
 
 use types::{SETUP, Sample, samples};
 
+use crate::values::canonical;
+
 /// Takes about three seconds.
 const BATCHES: u32 = 12;
 
@@ -55,7 +57,7 @@ async fn check(reader: &Reader, client: &tokio_postgres::Client, batch: &[Sample
     for (index, (sample, value)) in batch.iter().zip(&row).enumerate() {
         let expected: Option<String> = expected.get(index);
         let expected = expected.map_or(Value::Null, |text| serde_json::from_str(&text).unwrap());
-        if canonical(value) != canonical(&expected) {
+        if canonical(value, canonical_number) != canonical(&expected, canonical_number) {
             return Err(format!("{}: {value}, and to_jsonb says {expected}", sample.expression));
         }
     }
@@ -103,21 +105,6 @@ async fn read(reader: &Reader, sql: &str, params: &[Value]) -> Result<Vec<Value>
     let result = result.map_err(|error| format!("{error:?} for {sql} with {params:?}"))?;
     let row = result.rows.first().ok_or("no row")?;
     Ok(serde_json::from_str(row).expect("a row is JSON"))
-}
-
-/// jsonb sorts keys and writes exponents out.
-fn canonical(value: &Value) -> String {
-    match value {
-        Value::Object(entries) => {
-            let mut entries: Vec<String> =
-                entries.iter().map(|(key, value)| format!("{key:?}:{}", canonical(value))).collect();
-            entries.sort();
-            format!("{{{}}}", entries.join(","))
-        }
-        Value::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
-        Value::Number(number) => canonical_number(number),
-        other => other.to_string(),
-    }
 }
 
 /// Without an exponent, and without the minus of a zero. The scale stays: `1.10` is not `1.1`.

@@ -2,22 +2,12 @@
 //! query for its rows over tokio-postgres, in turns, in one run. Also how much memory the console has.
 //!
 //! Run: `cargo bench -p acceptance --bench console`
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::disallowed_macros,
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot go on has failed; its result goes to standard output"
-)]
 
 use std::time::{Duration, Instant};
 
 use reqwest::{Client, redirect};
 use testkit::{Database, HttpServer, database, run_countersign};
 use tokio::process::Command;
-use tokio_postgres::NoTls;
 
 const ROUNDS: usize = 15;
 
@@ -84,10 +74,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
 async fn main() {
     let db = database().await;
     fill(&db).await;
-    let role = format!("console_{}", db.name());
-    db.run(&format!("create role {role} login; grant countersign_console to {role}")).await;
     let mut command = Command::new(testkit::countersign());
-    command.env("DATABASE_URL", db.url().replace("user=postgres", &format!("user={role}")));
+    command.env("DATABASE_URL", db.login("console", "countersign_console").await);
     command.args(["--log", "info", "console", "--listen", "127.0.0.1:0"]).kill_on_drop(true);
     let server = HttpServer::listening(command).await;
     let base = server.url("");
@@ -96,8 +84,7 @@ async fn main() {
     let login = http.post(format!("{base}/login")).header("origin", &base).header("sec-fetch-site", "same-origin");
     let answer = login.form(&[("link", link.trim().rsplit('/').next().unwrap())]).send().await.unwrap();
     let cookie = answer.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
-    let (bare, connection) = tokio_postgres::connect(&db.url(), NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let bare = testkit::connect(&db.url()).await;
     println!("{:<40} {:>10} {:>12} {:>8}", "page", "bare query", "page", "bytes");
     for (path, sql) in PAGES {
         let sql = if sql.starts_with("select") { sql.to_owned() } else { format!("{RECORD} {sql}") };

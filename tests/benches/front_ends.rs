@@ -9,15 +9,6 @@
 //! The sides run in turns against one PostgreSQL, so that a busy machine slows them alike; only the ratios mean anything.
 //!
 //! Run: `cargo build --release && cargo bench -p acceptance --bench front_ends`
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::disallowed_macros,
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot go on has failed; its result goes to standard output"
-)]
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};

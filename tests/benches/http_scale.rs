@@ -5,15 +5,6 @@
 //!
 //! Run: `cargo build --release && cargo bench -p acceptance --bench http_scale`; `COUNTERSIGN_BENCH_SECONDS` is the length of each
 //! line (3).
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::disallowed_macros,
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot go on has failed; its result goes to standard output"
-)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -5,15 +5,6 @@
 //! All sides run in turns in one process against one PostgreSQL, so that a busy machine slows them alike; only the ratios mean anything.
 //!
 //! Run: `cargo bench -p acceptance --bench ledger_sql`
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::disallowed_macros,
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot go on has failed; its result goes to standard output"
-)]
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -21,7 +12,7 @@ use std::time::{Duration, Instant};
 use ledger::{BASELINE, BASELINE_GRANTS};
 use pg_embedded::{Cluster, Options};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, NoTls, Statement};
+use tokio_postgres::{Client, Statement};
 
 const ROUNDS: usize = 10;
 const WRITES_PER_ROUND: usize = 50;
@@ -57,9 +48,7 @@ async fn main() {
 
 async fn connect(cluster: &Cluster, database: &str, user: &str) -> Client {
     let url = cluster.connection_string(database).replace("user=postgres", &format!("user={user}"));
-    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
-    tokio::spawn(connection);
-    client
+    testkit::connect(&url).await
 }
 
 async fn make(cluster: &Cluster, name: &str, records: u32) {

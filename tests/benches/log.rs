@@ -2,15 +2,6 @@
 //! 1,000,000 records, with `fsync` on. docs/internals/log.md has the figures.
 //!
 //! Run: `cargo bench -p acceptance --bench log`; `COUNTERSIGN_BENCH_RECORDS` ends with another number of records.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::disallowed_macros,
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot go on has failed; its result goes to standard output"
-)]
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,7 +10,7 @@ use ledger::audit::{Audit, Parts, Signed, Signing, write_key};
 use ledger::{ConnectOptions, Ledger, LedgerOptions};
 use pg_embedded::{Cluster, Options};
 use tlog::{KeyKind, SigningKey, Trust, verify_bundle};
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 use types::CorrelationId;
 
 const SIZES: [u64; 3] = [10_000, 100_000, 1_000_000];
@@ -40,8 +31,7 @@ async fn main() {
     let url = cluster.connection_string("postgres");
     let target = ConnectOptions::parse(&url).unwrap();
     ledger::init(&target, &ledger::InitOptions::default()).await.expect("the ledger");
-    let (owner, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
-    tokio::spawn(connection);
+    let owner = testkit::connect(&url).await;
 
     let folder = tempfile::tempdir().unwrap();
     let key = SigningKey::generate("countersign/bench", KeyKind::Log).unwrap();

@@ -5,15 +5,6 @@
 //! of its entries.
 //!
 //! Run: `cargo bench -p acceptance --bench read_log`
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::disallowed_macros,
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot go on has failed; its result goes to standard output"
-)]
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};

@@ -7,15 +7,6 @@
 //! mean anything.
 //!
 //! Run: `cargo bench -p acceptance --bench write_gate`
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::disallowed_macros,
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot go on has failed; its result goes to standard output"
-)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

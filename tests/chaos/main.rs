@@ -11,13 +11,6 @@
 //!
 //! Each run plays every fault and every way to run a plan once, and in its long form goes on for some seconds. `COUNTERSIGN_CHAOS_SECONDS` makes it longer,
 //! `COUNTERSIGN_CHAOS_SEED` plays the same faults again.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test that cannot go on has failed, and says where"
-)]
 
 mod checker;
 mod control;

@@ -1,13 +1,6 @@
 //! The official clients and suites against the built binary, over every transport, in both protocol eras: the Python SDK's
 //! client, rmcp's own, the inspector's command line, the conformance suites, and agent frameworks. One way with each by
 //! default, all in the long form.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test that cannot go on has failed, and says where"
-)]
 
 mod conformance;
 mod frameworks;

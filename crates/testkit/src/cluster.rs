@@ -234,7 +234,19 @@ impl Database {
 
     /// The connection string for the login that `init` creates for servers.
     pub fn writer_url(&self) -> String {
-        self.url().replace("user=postgres", &format!("user={}", ledger::DEFAULT_WRITER))
+        self.url_as(ledger::DEFAULT_WRITER)
+    }
+
+    /// The connection string for another login.
+    pub fn url_as(&self, login: &str) -> String {
+        self.url().replace("user=postgres", &format!("user={login}"))
+    }
+
+    /// Creates a login of this database that is a member of `group`. Returns its connection string.
+    pub async fn login(&self, name: &str, group: &str) -> String {
+        let login = format!("{name}_{}", self.name);
+        self.run(&format!("create role {login} login in role {group}")).await;
+        self.url_as(&login)
     }
 
     /// The connection string for the superuser.
@@ -253,10 +265,7 @@ impl Database {
 
     /// Opens a connection for the test itself.
     pub async fn connect(&self) -> tokio_postgres::Client {
-        let (client, connection) =
-            tokio_postgres::connect(&self.url(), NoTls).await.expect("a connection for the test");
-        tokio::spawn(connection);
-        client
+        connect(&self.url()).await
     }
 
     /// Runs statements as the superuser, in a session without state of an earlier one.
@@ -314,4 +323,11 @@ impl Database {
         }
         all
     }
+}
+
+/// A connection for a test, without TLS.
+pub async fn connect(url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("a connection for the test");
+    tokio::spawn(connection);
+    client
 }

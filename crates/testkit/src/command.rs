@@ -18,6 +18,15 @@ pub struct CommandOutput {
     pub err: String,
 }
 
+impl CommandOutput {
+    /// The same output, of a command that must have succeeded.
+    #[track_caller]
+    pub fn succeeded(self) -> Self {
+        assert_eq!(self.code, 0, "{}{}", self.out, self.err);
+        self
+    }
+}
+
 /// Runs `countersign` on a database, without a terminal.
 pub async fn run_countersign(url: &str, arguments: &[&str]) -> CommandOutput {
     let mut command = Command::new(countersign());

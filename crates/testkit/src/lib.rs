@@ -50,7 +50,7 @@ pub mod social;
 mod standby;
 mod web_browser;
 
-pub use cluster::{Database, cluster, database, lone_database, lone_database_on_disk};
+pub use cluster::{Database, cluster, connect, database, lone_database, lone_database_on_disk};
 pub use command::{CommandOutput, config_home, run, run_countersign, startup_error};
 pub use config_dir::ConfigDir;
 pub use exclusive::exclusive;

@@ -1,7 +1,5 @@
 //! Cancellation over TCP and TLS. A proxy records how each connection begins: over TLS no CancelRequest may be in clear text.
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::tls::give;
 
 /// The codes of PostgreSQL's first messages (manual, "Message Formats").
 const CANCEL_REQUEST: [u8; 4] = 80_877_102_i32.to_be_bytes();
@@ -56,9 +55,7 @@ impl Listening {
         give(&data, "server.crt", &pair.cert.pem());
         give(&data, "server.key", &pair.signing_key.serialize_pem());
         give(&data, "pg_hba.conf", "local all all trust\nhost all all 127.0.0.0/8 trust\n");
-        let (client, connection) =
-            tokio_postgres::connect(&cluster.connection_string("postgres"), tokio_postgres::NoTls).await.unwrap();
-        tokio::spawn(connection);
+        let client = testkit::connect(&cluster.connection_string("postgres")).await;
         client.batch_execute("alter system set ssl = on").await.unwrap();
         cluster.restart().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -81,23 +78,13 @@ impl Listening {
     }
 }
 
-/// Writes a file that belongs to the server's user alone.
-fn give(data: &Path, name: &str, text: &str) {
-    let owner = std::fs::metadata(data).unwrap();
-    let path = data.join(name);
-    std::fs::write(&path, text).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    chown(&path, Some(owner.uid()), Some(owner.gid())).unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_takes_the_way_of_its_connection() {
     exclusive().await;
     let listening = Listening::start().await;
     assert!(listening.command("disable", &["init"]).output().await.unwrap().status.success());
     let url = listening.cluster.connection_string("postgres");
-    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let client = testkit::connect(&url).await;
     let watch = Watch { client };
     for (tls, name) in [("disable", "notification, TCP"), ("require", "notification, TLS")] {
         let command = listening.command(tls, &["--log", "error", "serve"]);

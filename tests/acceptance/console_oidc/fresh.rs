@@ -3,7 +3,6 @@
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use testkit::{now_s, poll};
-use tokio_postgres::NoTls;
 
 use super::{SECRET, World, query};
 use crate::console::{path, proposed, status};
@@ -80,8 +79,7 @@ async fn the_ledger_itself_refuses_an_approval_after_an_old_sign_in() {
     let (_server, proposal) = proposed(&world.db, "Sunset").await;
     world.sign_in(&mut world.browser(), &again(&proposal)).await;
     let url = world.db.url().replace("user=postgres", &format!("user=console_{}", world.db.name()));
-    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let client = testkit::connect(&url).await;
     let (id, digest) = (proposal["proposal_id"].as_str().unwrap(), proposal["digest"].as_str().unwrap());
     let decide = async |outcome: &str, within: &str| -> String {
         let begin = format!("select countersign.begin_decision('{id}')");

@@ -3,7 +3,7 @@
 use serde_json::json;
 use testkit::{Database, FrontEndOutput, Server, front_end, repository};
 
-use super::{named, run_as, succeed, url_as};
+use super::{named, run_as, succeed};
 use crate::proposals::price;
 
 const HOSTILE: &str = include_str!("../../attacks/hostile_database.sql");
@@ -63,7 +63,7 @@ async fn no_command_calls_a_function_of_a_hostile_database() {
     let proposal = server.propose("delete_package", json!({"package_id": 3})).await;
     server.propose("upsert_package", price("150")).await;
 
-    let approver = url_as(&db, &approver);
+    let approver = db.url_as(&approver);
     let id = proposal["proposal_id"].as_str().unwrap();
     succeed(&approver, &["proposals", "list"]).await;
     succeed(&approver, &["proposals", "show", id]).await;

@@ -3,7 +3,7 @@
 use serde_json::json;
 use testkit::{Database, Server, database};
 
-use super::{named, run_as, succeed, url_as};
+use super::{named, run_as, succeed};
 
 async fn reads(db: &Database, table: &str) -> bool {
     db.value(&format!("select has_any_column_privilege('countersign_reader', '{table}', 'select')")).await == "t"
@@ -62,7 +62,7 @@ async fn tables_that_a_role_may_not_grant_are_listed_and_the_others_are_granted(
     ))
     .await;
     run_as(&db, &admin, "create table shop.orders (id int)").await;
-    let said = succeed(&url_as(&db, &admin), &["init"]).await;
+    let said = succeed(&db.url_as(&admin), &["init"]).await;
     assert!(
         said.contains(&format!("this login may not grant SELECT on public.spatial_ref_sys (of {other})")),
         "{said}"
@@ -80,7 +80,7 @@ async fn tables_that_a_role_may_not_grant_are_listed_and_the_others_are_granted(
     let db = Database::empty("plain_owner").await;
     let owner = named(&db, "owner");
     db.run(&format!("create role {owner} login; alter database {} owner to {owner}", db.name())).await;
-    let said = succeed(&url_as(&db, &owner), &["init"]).await;
+    let said = succeed(&db.url_as(&owner), &["init"]).await;
     assert!(said.contains("there is no login for reading") && said.contains("--read-url"), "{said}");
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use testkit::{Database, Server, countersign, database};
 use tokio::process::Command;
 
-use super::{named, run_as, url_as};
+use super::{named, run_as};
 use crate::proposals::{decide_as_person, price};
 
 /// What a server says at its start.
@@ -38,7 +38,7 @@ async fn settings_of_a_servers_login_are_named_and_do_not_decide_whose_functions
         format!("alter role {writer} set search_path = evil, pg_catalog; alter role {writer} set row_security = off");
     run_as(&db, &writer, &set).await;
     let mut command = Command::new(countersign());
-    let output = command.env("DATABASE_URL", url_as(&db, &writer)).arg("serve").stdin(Stdio::null()).output().await;
+    let output = command.env("DATABASE_URL", db.url_as(&writer)).arg("serve").stdin(Stdio::null()).output().await;
     let said = String::from_utf8(output.unwrap().stderr).unwrap();
     for setting in ["search_path=evil, pg_catalog", "row_security=off"] {
         let named = format!("role {writer} has the setting {setting}, which a server does not expect");
@@ -46,7 +46,7 @@ async fn settings_of_a_servers_login_are_named_and_do_not_decide_whose_functions
     }
     assert!(said.contains("ready"), "{said}");
     assert_eq!(db.value("select c.is_called from evil.calls c").await, "f");
-    let (said, _) = super::run(&url_as(&db, &writer), &["doctor"]).await;
+    let (said, _) = super::run(&db.url_as(&writer), &["doctor"]).await;
     assert!(said.contains("has the setting row_security=off"), "{said}");
 
     let db = database().await;
@@ -70,8 +70,7 @@ async fn a_single_call_in_an_approvers_session_approves_nothing() {
     let (id, digest) = (proposal["proposal_id"].as_str().unwrap(), proposal["digest"].as_str().unwrap());
     let anna = named(&db, "anna");
     db.run(&format!("create role {anna} login; grant countersign_approver to {anna}")).await;
-    let (client, connection) = tokio_postgres::connect(&url_as(&db, &anna), tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let client = testkit::connect(&db.url_as(&anna)).await;
     let decide = |nonce: &str| {
         format!("select countersign.decide_as_reviewer('{id}', 'confirmed', 'anna', '{digest}', null, {nonce})")
     };

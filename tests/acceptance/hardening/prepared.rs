@@ -2,7 +2,7 @@
 
 use testkit::{Database, database};
 
-use super::{named, refused, run_as, succeed, url_as};
+use super::{named, refused, run_as, succeed};
 
 /// A database of a user who is no superuser; the user.
 async fn owned_database(name: &str) -> (Database, String) {
@@ -189,7 +189,7 @@ async fn after_every_form_of_init_no_other_role_may_call_the_ledgers_functions()
                   and has_function_privilege('public', p.oid, 'execute')";
     let (db, owner) = owned_database("without_createrole").await;
     let auditor = named(&db, "auditor");
-    let said = succeed(&url_as(&db, &owner), &["init"]).await;
+    let said = succeed(&db.url_as(&owner), &["init"]).await;
     assert!(
         said.contains("may not create roles") && said.contains(&format!("the ledger belongs to {owner}")),
         "{said}"
@@ -201,9 +201,7 @@ async fn after_every_form_of_init_no_other_role_may_call_the_ledgers_functions()
     ))
     .await;
     for call in ["countersign.sweep('0', 1)", "countersign.state_keys()", "countersign.reader_credentials()"] {
-        let (client, connection) =
-            tokio_postgres::connect(&url_as(&db, &auditor), tokio_postgres::NoTls).await.unwrap();
-        tokio::spawn(connection);
+        let client = testkit::connect(&db.url_as(&auditor)).await;
         let refused = client.batch_execute(&format!("select {call}")).await.expect_err(call);
         assert_eq!(refused.as_db_error().unwrap().code().code(), "42501", "{call}");
     }
@@ -211,7 +209,7 @@ async fn after_every_form_of_init_no_other_role_may_call_the_ledgers_functions()
     database().await;
     let (db, owner) = owned_database("with_createrole").await;
     db.run(&format!("alter role {owner} createrole; grant countersign_owner to {owner}")).await;
-    succeed(&url_as(&db, &owner), &["init"]).await;
+    succeed(&db.url_as(&owner), &["init"]).await;
     assert_eq!(db.rows(public).await, Vec::<Vec<String>>::new(), "with CREATEROLE");
     let db = database().await;
     assert_eq!(db.rows(public).await, Vec::<Vec<String>>::new(), "as a superuser");

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};
 
-use super::{named, succeed, url_as};
+use super::{named, succeed};
 
 /// Starts a server that reads with another login; what its start says, if it does not serve reads.
 async fn serve_with(db: &Database, role: &str, arguments: &[&str]) -> Server {
     let mut command = Server::bare_command(db);
-    command.args(["--read-url", &url_as(db, role)]).args(arguments);
+    command.args(["--read-url", &db.url_as(role)]).args(arguments);
     Server::start(command).await
 }
 
@@ -58,9 +58,7 @@ async fn a_login_that_reads_everything_or_the_ledger_is_refused() {
     .await;
     for role in [&all, &plain] {
         for secret in ["reader_login", "state_key", "decision_nonce"] {
-            let (client, connection) =
-                tokio_postgres::connect(&url_as(&db, role), tokio_postgres::NoTls).await.unwrap();
-            tokio::spawn(connection);
+            let client = testkit::connect(&db.url_as(role)).await;
             let rows = client.query(&format!("select from countersign.{secret}"), &[]).await.unwrap();
             assert!(rows.is_empty(), "{role} reads {secret}");
         }

@@ -234,10 +234,7 @@ async fn no_command_or_page_of_a_login_without_the_right_shows_a_masked_value() 
     let [written, failed] = [&first, &refused].map(|answer| answer["meta"]["correlation_id"].as_str().unwrap());
     let auditor = format!("auditor_{}", shop.db.name());
     shop.db.run(&format!("create role {auditor} login; grant countersign_operator to {auditor}; grant select (id) on shop.note to {auditor}")).await;
-    let config = format!(
-        "database_url = {:?}\nlog = \"warn\"\n{MASKS}",
-        shop.db.url().replace("user=postgres", &format!("user={auditor}"))
-    );
+    let config = format!("database_url = {:?}\nlog = \"warn\"\n{MASKS}", shop.db.url_as(&auditor));
     for arguments in [
         vec!["show", written],
         vec!["show", failed],

@@ -3,7 +3,6 @@
 use ledger::{ConnectOptions, Ledger, LedgerOptions};
 use testkit::audit::{audit, insert_failed_records, insert_pending_record};
 use testkit::{Database, database};
-use tokio_postgres::NoTls;
 
 use super::{Scraped, without_reader};
 
@@ -104,8 +103,7 @@ async fn counting_reads_only_the_ends_of_indexes_at_any_size_of_the_ledger() {
         ["select 1", "analyze countersign.record, countersign.attempt, countersign.proposal, countersign.leaf"]
     {
         db.run(prepare).await;
-        let (client, connection) = tokio_postgres::connect(&db.writer_url(), NoTls).await.unwrap();
-        tokio::spawn(connection);
+        let client = testkit::connect(&db.writer_url()).await;
         let rows = client.query(&format!("explain (analyze, costs off) {sql}"), &[]).await.unwrap();
         let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
         let plan = plan.join("\n");

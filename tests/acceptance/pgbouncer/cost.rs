@@ -1,6 +1,5 @@
 //! Cost of the setting and of the pooler against a direct connection: one write through the gate and one read, by turns in one
 //! run. Only the ratios mean anything: `cargo test --release -p acceptance pgbouncer::cost -- --ignored --nocapture`.
-#![allow(clippy::print_stdout, clippy::disallowed_macros, reason = "what was measured is for people to read")]
 
 use std::time::{Duration, Instant};
 

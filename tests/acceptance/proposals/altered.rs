@@ -192,8 +192,7 @@ async fn a_proposal_that_now_needs_a_reviewer_cannot_be_confirmed() {
     assert_ne!(other["proposal_id"], proposal["proposal_id"], "what waits at the lower tier is not handed out again");
     raised.fail("confirm_proposal", agreement(&proposal), "proposal_stale").await;
     // With the server's own login: the very same, said to be for the account to confirm.
-    let (client, connection) = tokio_postgres::connect(&db.writer_url(), tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let client = testkit::connect(&db.writer_url()).await;
     let forged = format!(
         "select stored::text from countersign.proposal o, countersign.propose(gen_random_uuid(), 'default', null, 'execute_sql', o.title, o.tool_version, \
          o.definition, 'confirm', 'Harmless.', o.params, o.fingerprint, null, o.preview, interval '1 hour', 100, null, null, null, null, 1, null, null) where o.proposal_id = '{}'",

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, TestManifest, database, repository};
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use super::{id, state};
 
@@ -31,10 +31,7 @@ async fn session(db: &Database, name: &str, role: &str) -> Client {
         "do $$ begin if to_regrole('{login}') is null then create role {login} login; end if; end $$; grant {role} to {login}"
     ))
     .await;
-    let (client, connection) =
-        tokio_postgres::connect(&db.url().replace("user=postgres", &format!("user={login}")), NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
+    testkit::connect(&db.url_as(&login)).await
 }
 
 async fn nonce(client: &Client, proposal: &Value) -> String {
@@ -150,8 +147,7 @@ async fn the_console_names_the_person_and_nobody_else_can() {
     let db = database().await;
     let console = session(&db, "console", "countersign_console").await;
     let anna = session(&db, "anna", "countersign_approver").await;
-    let (server, connection) = tokio_postgres::connect(&db.writer_url(), NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let server = testkit::connect(&db.writer_url()).await;
     let proposal = deletion(&db, "approvals = 2").await;
     let call = |function: &str, person: &str| {
         format!("select countersign.{function}('{}', 'confirmed', '{person}', null, null, null)", id(&proposal))

@@ -53,8 +53,7 @@ async fn swapped_values_are_shown_by_key_or_with_a_warning() {
 
     // A person sees both rows change.
     let id = shown["proposal_id"].as_str().unwrap();
-    let screen = testkit::run_countersign(&db.url(), &["proposals", "show", id]).await;
-    assert_eq!(screen.code, 0, "{}", screen.err);
+    let screen = testkit::run_countersign(&db.url(), &["proposals", "show", id]).await.succeeded();
     assert!(screen.out.contains("update 2 rows") && !screen.out.contains("as before"), "{}", screen.out);
 
     // And what changes places meanwhile is noticed.

@@ -6,7 +6,7 @@ use serde_json::json;
 use testkit::{Server, countersign, database};
 use tokio::process::Command;
 
-use super::{approver, as_role, os_user, proposals, propose_deletion, spare_package, stored, successes, text};
+use super::{approver, os_user, proposals, propose_deletion, spare_package, stored, successes, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_a_role_of_approvers_approves_and_never_the_server_or_the_proposer() {
@@ -33,7 +33,7 @@ async fn only_a_role_of_approvers_approves_and_never_the_server_or_the_proposer(
     let proposed = format!("\"{user}\" has proposed this, and nobody approves their own proposals");
     for (login, proposal, named) in [
         (db.writer_url(), &foreign, "grant countersign_approver to <login>"),
-        (as_role(&db, &stranger), &foreign, "this login may not read the ledger: use one that has the role"),
+        (db.url_as(&stranger), &foreign, "this login may not read the ledger: use one that has the role"),
         (url.clone(), &own, proposed.as_str()),
         (url.clone(), &labelled, &proposed),
         (url.clone(), &to_confirm, "this is for the proposing account to confirm, in its client"),

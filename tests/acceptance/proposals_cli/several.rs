@@ -6,9 +6,7 @@ use serde_json::{Value, json};
 use testkit::{Database, Server, TestManifest, countersign, database, repository, run_countersign};
 use tokio::process::Command;
 
-use super::{
-    as_role, is_there, once_it_is, os_user, proposals, propose_deletion, spare_package, stored, successes, text,
-};
+use super::{is_there, once_it_is, os_user, proposals, propose_deletion, spare_package, stored, successes, text};
 
 /// The studio's manifest, with these keys for `delete_package`.
 fn studio(keys: &str) -> TestManifest {
@@ -37,7 +35,7 @@ async fn deletion(db: &Database, server: &Server) -> (i64, Value) {
 }
 
 async fn approve(db: &Database, login: &str, id: &str) -> testkit::CommandOutput {
-    proposals(&as_role(db, login), &["approve", id, "--yes"]).await
+    proposals(&db.url_as(login), &["approve", id, "--yes"]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,7 +46,7 @@ async fn a_write_that_two_people_have_to_approve_waits_for_the_second_one() {
     let (package, proposal) = deletion(&db, &server).await;
     let id = text(&proposal, "proposal_id");
     assert_eq!((&proposal["approvals"], proposal.get("approved_by")), (&json!(2), None), "{proposal}");
-    let shown = proposals(&as_role(&db, &anna), &["show", id]).await.out;
+    let shown = proposals(&db.url_as(&anna), &["show", id]).await.out;
     assert!(shown.contains("approvals        0 of 2 approved\n"), "{shown}");
 
     let first = approve(&db, &anna, id).await;
@@ -60,12 +58,12 @@ async fn a_write_that_two_people_have_to_approve_waits_for_the_second_one() {
         let said = format!("You have approved this before: 1 of 2 approved, by {anna}.\n{waits}");
         assert!(again.code == 0 && again.out.contains(&said), "{} {}", again.out, again.err);
     }
-    let waiting = stored(&as_role(&db, &ben), id).await;
+    let waiting = stored(&db.url_as(&ben), id).await;
     assert_eq!((&waiting["status"], &waiting["decided_by"]), (&json!("pending"), &Value::Null), "{waiting}");
     assert!(is_there(&db, package).await);
-    let shown = proposals(&as_role(&db, &ben), &["show", id]).await.out;
+    let shown = proposals(&db.url_as(&ben), &["show", id]).await.out;
     assert!(shown.contains(&format!("approvals        1 of 2 approved, by {anna}\n")), "{shown}");
-    let listed = proposals(&as_role(&db, &ben), &["list", "--wide"]).await.out;
+    let listed = proposals(&db.url_as(&ben), &["list", "--wide"]).await.out;
     assert!(listed.contains(&format!("  pending, 1 of 2 approved, by {anna}  ")), "{listed}");
     let seen = server.succeed("get_proposal", json!({"proposal_id": id})).await["data"].clone();
     assert_eq!((&seen["approvals"], &seen["approved_by"]), (&json!(2), &json!([anna])), "{seen}");
@@ -77,7 +75,7 @@ async fn a_write_that_two_people_have_to_approve_waits_for_the_second_one() {
     assert_eq!(successes(&db).await, "1");
 
     // Both are in the record, and each approval is an entry of the log.
-    let done = stored(&as_role(&db, &ben), id).await;
+    let done = stored(&db.url_as(&ben), id).await;
     let record = server.succeed("get_mutation_detail", json!({"correlation_id": done["correlation_id"]})).await;
     let approval = &record["data"]["approval"];
     assert_eq!((&approval["approvals"], &approval["decided_login"]), (&json!(2), &json!(ben)), "{approval}");
@@ -108,12 +106,12 @@ async fn one_rejection_ends_a_proposal_that_others_have_approved() {
     let first = approve(&db, &anna, id).await;
     assert!(first.out.contains("Nothing was written yet: 2 others have to approve it"), "{}", first.out);
     assert_eq!(approve(&db, &ben, id).await.code, 0);
-    assert_eq!(proposals(&as_role(&db, &carl), &["reject", id, "--reason", "no"]).await.code, 0);
+    assert_eq!(proposals(&db.url_as(&carl), &["reject", id, "--reason", "no"]).await.code, 0);
     for login in [&anna, &carl] {
         let late = approve(&db, login, id).await;
         assert!(late.code == 1 && late.err.contains("the proposal was rejected"), "{} {}", late.out, late.err);
     }
-    let ended = stored(&as_role(&db, &anna), id).await;
+    let ended = stored(&db.url_as(&anna), id).await;
     assert_eq!((&ended["status"], &ended["decided_login"]), (&json!("rejected"), &json!(carl)), "{ended}");
     assert_eq!(ended["approved_by"].as_array().unwrap().len(), 2, "who had approved is kept: {ended}");
 
@@ -144,7 +142,7 @@ async fn a_login_with_the_name_of_the_proposer_never_approves() {
         assert_eq!(approve(&db, &ben, id).await.code, 0);
         let refused = approve(&db, &anna, id).await;
         assert!(refused.code == 1 && refused.err.contains("nobody approves their own proposals"), "{}", refused.err);
-        assert_eq!(stored(&as_role(&db, &ben), id).await["status"], "pending");
+        assert_eq!(stored(&db.url_as(&ben), id).await["status"], "pending");
         server.close().await;
     }
     assert_eq!(successes(&db).await, "0");
@@ -171,14 +169,14 @@ async fn only_members_of_the_group_approve_and_everybody_who_may_decide_rejects(
     let refused = approve(&db, &member, id).await;
     assert!(refused.code == 1 && refused.err.contains(&named), "{}", refused.err);
     db.run(&format!("grant {finance} to {member}")).await;
-    let shown = proposals(&as_role(&db, &member), &["show", id]).await.out;
+    let shown = proposals(&db.url_as(&member), &["show", id]).await.out;
     assert!(shown.contains(&format!("approvers        {finance}\n")), "{shown}");
     let approved = approve(&db, &member, id).await;
     assert!(approved.code == 0 && approved.out.contains("\nExecuted: "), "{} {}", approved.out, approved.err);
     assert!(!is_there(&db, package).await);
 
     let (_, proposal) = deletion(&db, &server).await;
-    assert_eq!(proposals(&as_role(&db, &outsider), &["reject", text(&proposal, "proposal_id")]).await.code, 0);
+    assert_eq!(proposals(&db.url_as(&outsider), &["reject", text(&proposal, "proposal_id")]).await.code, 0);
     // A group that is gone has no members.
     let (_, proposal) = deletion(&db, &server).await;
     db.run(&format!("drop role {finance}")).await;
@@ -229,7 +227,7 @@ async fn approvals_of_what_has_changed_or_expired_since_write_nothing() {
     let proposal = propose_deletion(&server, package).await;
     let id = text(&proposal, "proposal_id");
     assert_eq!(approve(&db, &anna, id).await.code, 0);
-    once_it_is(&as_role(&db, &anna), id, "expired").await;
+    once_it_is(&db.url_as(&anna), id, "expired").await;
     let late = approve(&db, &ben, id).await;
     assert!(late.code == 1 && late.err.contains("the proposal expired"), "{} {}", late.out, late.err);
     assert!(is_there(&db, package).await);
@@ -246,7 +244,7 @@ async fn the_undo_of_a_write_needs_as_many_approvals() {
     let id = text(&proposal, "proposal_id");
     assert_eq!(approve(&db, &anna, id).await.code, 0);
     assert_eq!(approve(&db, &ben, id).await.code, 0);
-    let receipt = stored(&as_role(&db, &anna), id).await["correlation_id"].clone();
+    let receipt = stored(&db.url_as(&anna), id).await["correlation_id"].clone();
     let undo = server.propose("undo_mutation", json!({"correlation_id": receipt})).await;
     assert_eq!(undo["approvals"], 2, "{undo}");
     let id = text(&undo, "proposal_id");

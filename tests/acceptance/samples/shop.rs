@@ -87,8 +87,7 @@ impl Shop {
 
     async fn run_in(&self, database: &str, sql: &str) {
         let url = self.cluster.connection_string(database);
-        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
-        tokio::spawn(connection);
+        let client = testkit::connect(&url).await;
         client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     }
 

@@ -77,8 +77,7 @@ async fn one_manifest_has_the_tools_that_are_chosen_of_several_schemas() {
         }
         starts
     };
-    let ran = scaffold(&db, "s", &["--schema", "t", "--only", "insert,update"]).await;
-    assert_eq!(ran.code, 0, "{}", ran.err);
+    let ran = scaffold(&db, "s", &["--schema", "t", "--only", "insert,update"]).await.succeeded();
     let tools = ["insert_orders", "update_orders", "insert_item", "update_item", "insert_orders_2"];
     assert_eq!(names(&ran.out), tools, "{}", ran.out);
     assert!(ran.out.contains("\nname = \"s, t\"\n"), "{}", ran.out);
@@ -115,10 +114,9 @@ async fn a_login_gets_no_tools_for_tables_that_it_may_not_read() {
          grant select (id) on s.a to scaffold_reader; grant select on s.b to scaffold_reader",
     )
     .await;
-    let url = db.url().replace("user=postgres", "user=scaffold_reader");
+    let url = db.url_as("scaffold_reader");
     // There is no ledger either: the catalog is all that is read.
-    let ran = run_countersign(&url, &["scaffold", "--schema", "s"]).await;
-    assert_eq!(ran.code, 0, "{}", ran.err);
+    let ran = run_countersign(&url, &["scaffold", "--schema", "s"]).await.succeeded();
     assert!(ran.err.contains("left out  s.a: this login may not read its column secret\n"), "{}", ran.err);
     assert!(ran.out.contains("\"delete_b\"") && !ran.out.contains("\"delete_a\""), "{}", ran.out);
     db.run("drop owned by scaffold_reader; drop role scaffold_reader").await;

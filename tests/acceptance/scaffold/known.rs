@@ -24,8 +24,7 @@ alter table pgbench_accounts add primary key (aid);
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tables_of_pgbench() {
     let db = Database::empty("scaffold_pgbench").await;
-    let init = run_countersign(&db.url(), &["init"]).await;
-    assert_eq!(init.code, 0, "{}", init.err);
+    run_countersign(&db.url(), &["init"]).await.succeeded();
     db.run(PGBENCH).await;
     let bench = Scaffolded::new(&db, "public").await;
     let names = ["accounts", "branches", "tellers"]

@@ -1,5 +1,4 @@
 //! Tables with random names, types and keys: the tools of each work, and their undo restores every table.
-#![allow(clippy::print_stdout, clippy::disallowed_macros, reason = "the seed of a run that failed")]
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};

@@ -61,8 +61,7 @@ async fn statements_that_were_executed_often_become_tools_that_check_accepts() {
         ("update shop.customer set credit = extract(day from interval '3 day') where id = 9", none()),
     ])
     .await;
-    let written = from_records(&db, &[]).await;
-    assert_eq!(written.code, 0, "{}", written.err);
+    let written = from_records(&db, &[]).await.succeeded();
     assert_eq!(from_records(&db, &[]).await.out, written.out, "it is the same each time");
     for (statement, why) in [
         ("left out  update shop.customer c set credit = v.n from (values (8, ", "only an INSERT without ON CONFLICT"),
@@ -114,8 +113,7 @@ async fn statements_cannot_leave_the_manifest_and_hidden_characters_are_refused(
         .collect();
     let executed: Vec<(&str, Value)> = executed.iter().map(|(sql, params)| (sql.as_str(), params.clone())).collect();
     let db = shop_after(&executed).await;
-    let written = from_records(&db, &[]).await;
-    assert_eq!(written.code, 0, "{}", written.err);
+    let written = from_records(&db, &[]).await.succeeded();
     let manifest: toml::Table = written.out.parse().unwrap();
     assert_eq!(manifest["tool"].as_array().unwrap().len(), 1, "{}", written.out);
     for text in [&written.out, &written.err] {

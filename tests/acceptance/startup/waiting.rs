@@ -60,7 +60,7 @@ async fn a_refused_login_is_reported_and_retried() {
     let role = format!("guarded_{}", db.name());
     db.run(&format!("create role {role} nologin in role countersign_writer")).await;
     let mut command = Command::new(testkit::countersign());
-    let url = db.url().replace("user=postgres", &format!("user={role}"));
+    let url = db.url_as(&role);
     command.env("DATABASE_URL", url).args(["--log", "error", "serve", "--manifest"]);
     command.arg(repository().join("manifests/social.toml")).kill_on_drop(true);
     let server = Server::start(command).await;

@@ -60,8 +60,7 @@ async fn a_write_needs_no_declared_undo_once_all_tables_that_it_changes_are_trac
     db.run(&format!("alter table shop.parts owner to anna_{}", db.name())).await;
     succeed(&anna, &["track", "shop.parts"]).await;
     succeed(&anna, &["track", "shop.bare", "--is-log"]).await;
-    let fits = check(&db, &manifest).await;
-    assert_eq!(fits.code, 0, "{}", fits.err);
+    let fits = check(&db, &manifest).await.succeeded();
     for line in [
         "  set_note    shop.orders; undo by recorded changes",
         "  drop_order  shop.bare, shop.orders, shop.items (by foreign key items_order_fkey), \
@@ -78,8 +77,7 @@ async fn a_write_needs_no_declared_undo_once_all_tables_that_it_changes_are_trac
     assert_eq!(db.value("select count(*) from countersign.effect").await, "1");
     // N-3: after DDL the ledger renews the shape by itself.
     db.run("alter table shop.orders add extra int").await;
-    let fits = check(&db, &manifest).await;
-    assert_eq!(fits.code, 0, "{}", fits.err);
+    let fits = check(&db, &manifest).await.succeeded();
     let changed = "  set_note    shop.orders (its columns have changed since it was tracked); undo by recorded changes";
     assert!(fits.out.lines().any(|line| line == changed), "{}", fits.out);
 }
@@ -100,8 +98,7 @@ async fn check_warns_of_a_sensitive_value_that_would_be_recorded_with_its_row() 
     db.run("grant all on all tables in schema shop to countersign_writer").await;
     succeed(&anna, &["track", "shop.orders"]).await;
     let manifest = TestManifest::new(SECRETIVE);
-    let warned = check(&db, &manifest).await;
-    assert_eq!(warned.code, 0, "{}", warned.err);
+    let warned = check(&db, &manifest).await.succeeded();
     let said = "tool set_note: \"note\" is sensitive, and shop.orders is tracked without a sensitive column";
     assert!(format!("{}{}", warned.out, warned.err).contains(said), "{}{}", warned.out, warned.err);
     succeed(&anna, &["track", "shop.orders", "--sensitive", "note"]).await;

@@ -20,8 +20,7 @@ struct Witness {
 impl Witness {
     async fn of(auditor: &Auditor, log_keys: &[&str]) -> Self {
         let file = PathBuf::from(auditor.path("witness.json"));
-        let made = witness(&["new", text(&file), "--name", "example.com/w1"]).await;
-        assert_eq!(made.code, 0, "{}", made.err);
+        let made = witness(&["new", text(&file), "--name", "example.com/w1"]).await.succeeded();
         let vkey = made.out.lines().last().unwrap().trim().to_owned();
         Self { server: Self::serve(&file, log_keys).await, file, vkey }
     }

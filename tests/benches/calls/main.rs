@@ -10,15 +10,6 @@
 //!
 //! Run: `cargo build --release && cargo bench -p acceptance --bench calls`; with `COUNTERSIGN_BENCH_PEERS=1` against the
 //! peers as well. `COUNTERSIGN_BENCH_SIDES=bare,stdio` leaves the other sides out.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::disallowed_macros,
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot go on has failed; its result goes to standard output"
-)]
 
 mod bare;
 mod baseline;

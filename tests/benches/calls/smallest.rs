@@ -9,7 +9,7 @@ use testkit::Database;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 use tokio::sync::mpsc;
-use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::IN_FLIGHT;
 use crate::stdio::StdioServer;
@@ -30,8 +30,7 @@ pub(crate) async fn serve() {
     let connections = ReadLimits::default().sessions;
     let (returned, mut free) = mpsc::channel(connections);
     for _ in 0..connections {
-        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
-        tokio::spawn(connection);
+        let client = testkit::connect(&url).await;
         returned.send(client).await.expect("room for it");
     }
     let (answers, mut to_write) = mpsc::channel::<Vec<u8>>(IN_FLIGHT);
