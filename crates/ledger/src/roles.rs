@@ -55,7 +55,6 @@ const SERVERS_SQL: &str = "s.rolname in (select w.role_name from countersign.wri
 /// A login, and its privileges beyond what a server needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExcessPrivileges {
-    /// The login.
     pub role: String,
     /// Phrases without a subject: `may create roles`. Empty if the login has no excess privileges.
     pub powers: Vec<String>,

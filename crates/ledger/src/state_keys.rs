@@ -15,16 +15,13 @@ const ROTATE_SQL: &str = "select countersign.rotate_state_key($1)";
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The keys of one ledger.
 #[derive(Debug, Clone)]
 pub struct StateKeys {
     writer: WriterPool,
 }
 
-/// One key.
 #[derive(Debug, Clone)]
 pub struct StateKey {
-    /// The id of the key.
     pub id: String,
     /// 32 bytes in hexadecimal digits, the same for all servers of the ledger.
     pub key: Secret,

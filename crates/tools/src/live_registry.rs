@@ -35,7 +35,6 @@ impl ProfileRegistries {
         Self { by_profile: profiles.iter().map(registry).collect(), executors, outdated }
     }
 
-    /// The registry of the profile with this name.
     #[must_use]
     pub fn get(&self, profile: &str) -> Option<&Arc<Registry>> {
         self.by_profile.get(profile)

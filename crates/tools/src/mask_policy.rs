@@ -47,7 +47,6 @@ impl MaskRule {
 /// A profile and an account, each `None` if no rule names it.
 type CallerKind = (Option<String>, Option<String>);
 
-/// The masks of all callers.
 #[derive(Debug, Clone, Default)]
 pub struct MaskPolicy {
     masks: BTreeMap<CallerKind, Option<Arc<Masks>>>,

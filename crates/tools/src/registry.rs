@@ -204,7 +204,6 @@ impl Registry {
         &self.resources
     }
 
-    /// Reads a resource.
     pub async fn read_resource(&self, uri: &str, principal: &Principal) -> Result<Value, Failure> {
         let read = self.read_log.begin(principal, RESOURCE);
         if let Some(read) = &read {
@@ -350,7 +349,6 @@ fn end_read(read: Option<ReadEntry>, failure: Option<&Failure>) {
     }
 }
 
-/// Result of a call.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct CallResult {

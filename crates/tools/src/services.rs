@@ -11,7 +11,6 @@ use types::{ReasonRule, Tier};
 use crate::mask_policy::MaskPolicy;
 use crate::metrics::Metrics;
 
-/// Services that tools use.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Services {
@@ -22,11 +21,9 @@ pub struct Services {
     pub gate: Gate,
     pub records: Records,
     pub plans: Plans,
-    /// Time limit of every call.
     pub call_deadline: Duration,
     pub proposals: Proposals,
     pub read_log: ReadLog,
-    /// The gauges of the ledger, for the metrics page.
     pub gauges: LedgerGauges,
     /// The counters of calls. They exist until the process ends, even if tools are removed.
     pub metrics: Metrics,
@@ -55,12 +52,10 @@ impl ConsoleLinks {
     }
 }
 
-/// Settings of execute_sql.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecuteSqlSettings {
     /// The limits of the returned rows.
     pub limits: ReadLimits,
-    /// The tier of every statement.
     pub tier: Tier,
     /// Whether every call needs a reason.
     pub reason: ReasonRule,

@@ -28,11 +28,8 @@ pub(crate) struct SinceData {
 struct SinceRow {
     /// What is not as it was: `1 row of shop.orders has changed since`.
     what: String,
-    /// Its key.
     key: Map<String, Value>,
-    /// The columns that differ.
     columns: Map<String, Value>,
-    /// Who changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     changed_by: Option<String>,
     /// The record of the write that did.

@@ -10,10 +10,8 @@ use crate::tool::ToolResult;
 
 /// A tool that is not served because it does not fit the database.
 pub struct UnfitTool {
-    /// The name of the tool.
     pub name: String,
     pub(crate) access: Access,
-    /// The failure that every call returns.
     pub failure: Failure,
     version: String,
     metrics: ToolMetrics,

@@ -14,7 +14,6 @@ macro_rules! kinds {
         }
 
         impl ConflictKind {
-            /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
             /// The value of `code` in JSON.
@@ -119,11 +118,9 @@ pub struct Conflict<V = Cell> {
     pub changed_by: Member<RowChanger>,
 }
 
-/// A column whose value differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "V: Deserialize<'de>"))]
 pub struct ConflictColumn<V = Cell> {
-    /// The name of the column.
     pub name: String,
     /// The value that the undo would put back.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
@@ -131,7 +128,6 @@ pub struct ConflictColumn<V = Cell> {
     /// The value that the write left.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub left: Member<V>,
-    /// The current value.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub now: Member<V>,
 }
@@ -157,13 +153,11 @@ pub struct ConflictWrite {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RowChanger {
-    /// A recorded write.
     Write(ConflictWrite),
     /// A change from outside countersign.
     Outside {
         /// What the ledger knows about the origin.
         outside: Option<String>,
-        /// When the row changed.
         #[serde(default, skip_serializing_if = "Member::is_absent")]
         at: Member<String>,
     },
@@ -274,7 +268,6 @@ impl Conflict<Value> {
     }
 }
 
-/// The conflicts of a failure.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Conflicts {
     /// As the ledger found them. Serialization omits the values, in case no code has applied the masks.

@@ -9,7 +9,6 @@ use crate::{Cell, CellMasks, Columns, CorrelationId, Redaction};
 /// [`Cell`] values they are what the ledger found; with [`Value`] values they have passed the viewer's masks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effects<V = Cell> {
-    /// The number of all changed rows.
     pub count: u64,
     /// The first of the changed rows.
     pub rows: Vec<RowEffect<V>>,
@@ -21,21 +20,18 @@ pub struct Effects<V = Cell> {
 /// The number of rows of a table that a write changed in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectCount {
-    /// The table of the rows.
     pub table: String,
     /// Whether the rows were inserted, updated or deleted.
     pub change: ChangeKind,
     /// As in [`RowEffect`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_trigger: bool,
-    /// The number of rows.
     pub count: u64,
 }
 
 /// A row of a tracked table that a write changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowEffect<V = Cell> {
-    /// The table of the row.
     pub table: String,
     /// The key before the change; `None` for a table without a key.
     pub key: Option<Columns<V>>,
@@ -59,11 +55,9 @@ pub struct RowEffect<V = Cell> {
     pub generated: Vec<String>,
 }
 
-/// The kind of a change to a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// The row was inserted.
     Insert,
     /// The row was deleted.
     Delete,

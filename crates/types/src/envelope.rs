@@ -195,7 +195,6 @@ pub struct UndoCall {
 /// The failure of a call, for the agent. What only the operator may know is in the server's log.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Failure {
-    /// The code, for programs.
     pub code: ErrorCode,
     /// What was wrong and what to do, for the model. Contains no secret.
     pub message: String,

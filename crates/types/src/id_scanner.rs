@@ -29,7 +29,6 @@ impl IdScanner {
         Self { max_bytes, depth: 0, in_string, escaped, at_key, at_id, text: Vec::new(), id: None }
     }
 
-    /// Scans the next piece.
     pub fn read(&mut self, piece: &[u8]) {
         piece.iter().for_each(|byte| self.step(*byte));
     }

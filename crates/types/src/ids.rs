@@ -11,7 +11,6 @@ macro_rules! id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// A new random id.
             #[must_use]
             #[expect(clippy::new_without_default, reason = "two new ids are never equal, a default would be")]
             pub fn new() -> Self {

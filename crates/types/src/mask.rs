@@ -38,7 +38,6 @@ impl JsonSchema for Mask {
     }
 }
 
-/// A column that is masked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct MaskedColumn {
@@ -49,10 +48,8 @@ pub struct MaskedColumn {
     pub mask: Mask,
 }
 
-/// The masks of one caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Masks {
-    /// The masked columns.
     pub columns: Vec<MaskedColumn>,
     /// Functions, by schema and name, that the operator trusts not to reveal masked values.
     pub trusted_functions: Vec<(String, String)>,
@@ -61,7 +58,6 @@ pub struct Masks {
 }
 
 impl Masks {
-    /// The mask of a column, if it has one.
     #[must_use]
     pub fn of(&self, schema: &str, table: &str, column: &str) -> Option<Mask> {
         let is_it = |it: &&MaskedColumn| it.schema == schema && it.table == table && it.column == column;

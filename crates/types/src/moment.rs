@@ -38,7 +38,6 @@ pub enum Moment {
     Day {
         /// 0 is today.
         days_ago: u8,
-        /// The time of the day.
         time: Time,
     },
     /// A fixed point in time.

@@ -18,7 +18,6 @@ impl AccountId {
         fits.then_some(Self(text))
     }
 
-    /// The name of the account.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -62,7 +61,6 @@ impl Default for AccountId {
 /// argument.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Principal {
-    /// The account.
     pub account_id: AccountId,
     /// A label for people: the agent or the person. It decides only where an operator names it: in freezes, rules and
     /// limits.

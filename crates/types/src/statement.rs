@@ -13,7 +13,6 @@ pub struct PgType {
     pub oid: u32,
     /// `pg_type.typname`; for an array, the name of its element type and `[]`.
     pub name: String,
-    /// The structure of the type.
     pub kind: TypeKind,
 }
 
@@ -42,34 +41,24 @@ pub enum TypeKind {
 pub struct CompositeField {
     /// `pg_attribute.attname`.
     pub name: String,
-    /// The type of the attribute.
     pub ty: Arc<PgType>,
 }
 
 /// The scalar types whose values are not all JSON strings, or have a special text form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scalar {
-    /// `bool`
     Bool,
-    /// `int2`
     Int2,
-    /// `int4`
     Int4,
-    /// `int8`
     Int8,
     /// `float4` and `float8`
     Float,
-    /// `numeric`
     Numeric,
     /// `json` and `jsonb`
     Json,
-    /// `date`
     Date,
-    /// `timestamp`
     Timestamp,
-    /// `timestamptz`
     Timestamptz,
-    /// `uuid`
     Uuid,
     /// `int2vector` and `oidvector`: arrays with an output form of their own
     Vector,
@@ -124,12 +113,10 @@ impl PgType {
     }
 }
 
-/// A result column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     /// The name, unique within the result (a repeated one has a suffix: `a`, `a_2`).
     pub name: String,
-    /// The type.
     pub ty: Arc<PgType>,
     /// Whether the column is a table column that is declared NOT NULL, and nothing in the query (an outer join,
     /// grouping sets) can make it NULL.
@@ -185,15 +172,9 @@ pub enum RemotePart {
     /// Citus executes it on the nodes of its cluster. The plan need not show what happens there.
     Distributed,
     /// It writes to a foreign table, or to a table that has a foreign table among its partitions.
-    ForeignTable {
-        /// The schema of the foreign table.
-        schema: String,
-        /// The name of the foreign table.
-        table: String,
-    },
+    ForeignTable { schema: String, table: String },
 }
 
-/// A table that a statement accesses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct TableAccess {
@@ -241,7 +222,6 @@ pub enum DescribeError {
 /// The description of a condition: a query that decides whether a call is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConditionShape {
-    /// The shape of the query.
     pub shape: StatementShape,
     /// The functions in it that a condition must not call, each with the reason.
     pub refused_functions: Vec<(String, String)>,

@@ -44,7 +44,6 @@ pub enum TrustedKeys {
 pub struct KeptCheckpoint {
     /// Where the checkpoint was found, for messages.
     pub place: String,
-    /// The checkpoint itself.
     pub checkpoint: Checkpoint,
 }
 
@@ -59,15 +58,12 @@ impl KeptCheckpoint {
 pub struct SignatureState {
     /// The number of keys that sign the log.
     pub keys: usize,
-    /// The number of entries of the log.
     pub entries: u64,
     /// The number of entries that the newest checkpoint covers.
     pub signed: u64,
-    /// The age of the newest checkpoint in seconds.
     pub age_s: u64,
 }
 
-/// A key of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogKey {
     /// The public key: `name+hash+base64`.

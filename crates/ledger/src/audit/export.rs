@@ -19,12 +19,9 @@ pub enum Parts {
     Withheld,
 }
 
-/// An exported bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exported {
-    /// The checkpoint of the bundle.
     pub checkpoint: Checkpoint,
-    /// The number of exported parts.
     pub parts: u64,
 }
 
@@ -32,7 +29,6 @@ pub struct Exported {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ExportError {
-    /// The query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
     /// A file cannot be written.

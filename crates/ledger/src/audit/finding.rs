@@ -36,16 +36,13 @@ pub enum VerifyFinding {
     },
     /// The log is shorter than a checkpoint.
     TailRemoved {
-        /// The size of the checkpoint.
         size: u64,
-        /// The number of entries in the log.
         entries: u64,
         /// Where the checkpoint was found.
         place: String,
     },
     /// The entries do not have the root hash of a checkpoint.
     Rewritten {
-        /// The size of the checkpoint.
         size: u64,
         /// Where the checkpoint was found.
         place: String,
@@ -64,7 +61,6 @@ pub enum VerifyFinding {
     Checkpoint {
         /// Where the checkpoint was found.
         place: String,
-        /// The defect of the checkpoint.
         why: String,
     },
 }

@@ -12,7 +12,6 @@ use super::{Audit, ask, number, one_row};
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ProveError {
-    /// The query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
     #[error(

@@ -17,10 +17,8 @@ pub struct PrunePlan {
     pub unsealed: i64,
 }
 
-/// The result of pruning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pruned {
-    /// The number of removed records.
     pub removed: i64,
     /// The number of removed decisions in the policy log.
     pub removed_decisions: i64,

@@ -25,7 +25,6 @@ pub struct RecordFilter {
     pub actor: Option<String>,
     /// The beginning of the session's id; `None` for any.
     pub session: Option<String>,
-    /// The time in which the records were made.
     pub time: TimeRange,
     /// A table, or a row of it, that the writes changed; `None` for any.
     pub row: Option<TrackedRow>,
@@ -157,7 +156,6 @@ pub struct ToolCounts {
     pub total: u64,
 }
 
-/// The recent activity of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct SessionActivity {

@@ -18,7 +18,6 @@ pub struct ReadFilter {
     pub actor: Option<String>,
     /// The beginning of the session's id; `None` for any.
     pub session: Option<String>,
-    /// The time in which the reads began.
     pub time: TimeRange,
     /// A table that the reads accessed, as `schema.table`; `None` for any.
     pub table: Option<String>,
@@ -26,18 +25,14 @@ pub struct ReadFilter {
     pub outcome: Option<String>,
 }
 
-/// The column by which reads are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadGroup {
     /// By table; a read of two tables counts for both.
     Table,
-    /// By account.
     Account,
-    /// By tool.
     Tool,
 }
 
-/// The numbers of reads by group.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReadCounts {
     /// The groups, the one with most reads first.
@@ -46,14 +41,11 @@ pub struct ReadCounts {
     pub lost: i64,
 }
 
-/// The reads of one group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadGroupCount {
     /// The table, the account or the tool; `None` for reads without one.
     pub name: Option<String>,
-    /// The number of reads.
     pub reads: u64,
-    /// The number of reads that failed.
     pub failed: u64,
     /// The number of rows that they returned.
     pub rows: u64,
@@ -67,7 +59,6 @@ pub struct ReadGroupCount {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct ReadLogLine {
-    /// The number of the entry.
     pub id: i64,
     pub read_at: String,
     /// The outcome: `ok`, `cancelled`, an error code, `lost` or `pruned`.
@@ -79,11 +70,8 @@ pub struct ReadLogLine {
     pub actor: Option<String>,
     pub client: Option<ClientInfo>,
     pub tables: Option<Vec<String>>,
-    /// The number of returned rows.
     pub row_count: Option<i64>,
-    /// The size of the returned rows in bytes.
     pub row_bytes: Option<i64>,
-    /// The duration of the read in microseconds.
     pub duration_us: Option<u64>,
     pub is_truncated: Option<bool>,
     /// The fingerprint of the statement's text.
@@ -103,7 +91,6 @@ pub struct ReadLogLine {
 pub struct ReadDay {
     /// The day: `2026-03-05`.
     pub day: String,
-    /// The number of rows of the day.
     pub rows: i64,
 }
 

@@ -18,13 +18,10 @@ pub struct RecordLine {
     /// The person or agent on whose behalf the call was made.
     pub actor: Option<String>,
     pub correlation_id: CorrelationId,
-    /// The duration in milliseconds.
     pub elapsed_ms: Option<i64>,
     pub params_summary: Option<String>,
     pub result_summary: Option<String>,
-    /// The error code of a failure.
     pub error_code: Option<String>,
-    /// The error message of a failure.
     pub error_message: Option<String>,
     /// The [`RecordApproval`] of the write, as stored JSON.
     pub approval: Option<Value>,
@@ -34,7 +31,6 @@ pub struct RecordLine {
     pub is_reversed: bool,
 }
 
-/// A write of an undo plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct PlannedWrite {
@@ -82,7 +78,6 @@ pub struct Record {
     pub reason: Option<String>,
     pub created_at: String,
     pub completed_at: Option<String>,
-    /// The duration in milliseconds.
     pub elapsed_ms: Option<i64>,
     pub idempotency_key: Option<String>,
     pub params_hash: Option<String>,
@@ -95,10 +90,8 @@ pub struct Record {
     pub after_image: Option<Value>,
     /// The [`Rollback`] of the write, as stored JSON.
     pub rollback_action: Option<Value>,
-    /// The error code of a failure.
     pub error_code: Option<String>,
     pub error_sqlstate: Option<String>,
-    /// The error message of a failure.
     pub error_message: Option<String>,
     pub error_detail: Option<Value>,
     /// The [`RecordApproval`] of the write, as stored JSON.
@@ -108,7 +101,6 @@ pub struct Record {
     pub duplicate_of: Option<CorrelationId>,
     /// The number of duplicates of this write.
     pub duplicates: u64,
-    /// The ids of the first duplicates.
     pub first_duplicates: Option<Vec<CorrelationId>>,
     pub undo_calls: Option<Vec<RecordUndo>>,
     pub reverses: Option<Vec<CorrelationId>>,
@@ -123,10 +115,8 @@ pub struct Record {
     pub effects: Member<Effects<Value>>,
 }
 
-/// A call that undoes the write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordUndo {
-    /// The tool of the call.
     pub tool_name: Option<String>,
     /// The record of the undo, if it was made.
     pub reversed_by: Option<CorrelationId>,

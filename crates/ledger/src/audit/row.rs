@@ -123,7 +123,6 @@ impl Audit {
     }
 }
 
-/// A row of [`TRACKED_SQL`].
 #[derive(Deserialize)]
 struct TrackedName {
     name: String,

@@ -13,7 +13,6 @@ use super::signing::{Signing, StateFile, read_key};
 use super::tree::{LogState, tiles};
 use super::{Audit, ask, begin_snapshot, may_only_read, sign_command};
 
-/// The outcome of an attempt to sign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signed {
     /// The newest checkpoint of the log, as a signed note.

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SignError {
-    /// The query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
     #[error(

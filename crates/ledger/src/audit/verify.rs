@@ -16,11 +16,9 @@ use crate::baseline::{EVENT_ENTRY, RECORD_ENTRY};
 /// What a verification has covered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// The number of entries in the log.
     pub entries: u64,
     /// The number of records among them, including pruned ones.
     pub records: u64,
-    /// The number of records that were pruned.
     pub pruned: u64,
     /// The number of final records that are not in the log yet, and could not be verified.
     pub unsealed: i64,

@@ -24,10 +24,8 @@ const REMOVE_SQL: &str = "select countersign.remove_witness($1, $2)";
 /// The maximum number of requests to a witness if other servers get its cosignature first.
 const ATTEMPTS: u32 = 3;
 
-/// A witness of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Witness {
-    /// The key with which the witness cosigns.
     pub key: VerifierKey,
     /// The base URL of `add-checkpoint`.
     pub url: HttpsUrl,
@@ -37,12 +35,10 @@ pub struct Witness {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum WitnessError {
-    /// The query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
     #[error("it cannot be asked: {0}")]
     Unreachable(#[from] io::Error),
-    /// The witness refused to cosign.
     #[error("it answered {status}{}: {body}", hint(*status))]
     Refused { status: StatusCode, body: String },
     #[error("its answer has no valid cosignature by its key")]
@@ -79,7 +75,6 @@ pub struct Uncosigned {
 /// The newest checkpoint that a witness has cosigned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WitnessState {
-    /// The witness.
     pub witness: Witness,
     /// The size of the newest stored checkpoint that the witness has cosigned, and its age in seconds.
     pub cosigned: Option<(u64, u64)>,

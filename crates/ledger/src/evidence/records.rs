@@ -43,7 +43,6 @@ pub struct Undoable {
 /// A tool whose write an undo would take back or make again.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct UndoneTool {
-    /// The name of the tool.
     pub tool: String,
     /// Whether the undo would make the write again, which is so if an odd number of undos lies between them.
     pub is_redo: bool,

@@ -31,7 +31,6 @@ pub(crate) async fn newest(
     parsed.collect::<Result<_, _>>().map_err(|error| pg::Error::Lost(std::io::Error::other(error)))
 }
 
-/// A row of the query.
 #[derive(Deserialize)]
 struct HistoryRow {
     correlation_id: Option<CorrelationId>,

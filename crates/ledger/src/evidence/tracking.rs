@@ -60,7 +60,6 @@ pub struct Coverage {
     pub reaches_others: bool,
 }
 
-/// A table that a write changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoveredTable {
     /// The qualified and quoted name; for a partition, that of the partitioned table.

@@ -65,7 +65,6 @@ pub struct ConsoleSession {
     pub sign_in_age: Option<Duration>,
 }
 
-/// The links and sessions of the console.
 #[derive(Debug, Clone)]
 pub struct ConsoleSessions {
     writer: WriterPool,
@@ -135,7 +134,6 @@ impl ConsoleSessions {
         Ok(Some(ConsoleSession { person, method, sign_in_age }))
     }
 
-    /// Ends a session.
     pub async fn log_out(&self, session: &Secret) -> Result<(), pg::Error> {
         self.ask(LOG_OUT_SQL, &[hash(session)]).await.map(drop)
     }

@@ -27,14 +27,12 @@ select exists (select from (select r.account_id, r.actor from countersign.record
     or exists (select from countersign.mutation m \
                where m.status = 'pending' and case $1 when 'account' then m.account_id = $2 else m.actor = $2 end) as known";
 
-/// The scope of a freeze.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FreezeScope {
     /// The writes of this account.
     Account(String),
     /// The writes on behalf of this person or agent.
     Actor(String),
-    /// All writes.
     All,
 }
 
@@ -49,7 +47,6 @@ impl FreezeScope {
     }
 }
 
-/// A freeze in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Freeze {
@@ -65,7 +62,6 @@ pub struct Freeze {
     pub reason: Option<String>,
 }
 
-/// The freezes of one ledger.
 #[derive(Debug, Clone)]
 pub struct Freezes {
     writer: WriterPool,

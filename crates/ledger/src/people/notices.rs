@@ -75,7 +75,6 @@ pub struct NoticeData {
     pub link: Option<String>,
 }
 
-/// The notices of one ledger.
 #[derive(Debug, Clone)]
 pub struct Notices {
     writer: WriterPool,

@@ -10,7 +10,6 @@ use crate::Ledger;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ReaderRoleError {
-    /// The query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
     /// `init` could not create a reader's login, or an older version did not.

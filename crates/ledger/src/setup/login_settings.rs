@@ -3,7 +3,6 @@
 
 use crate::Ledger;
 
-/// A setting with which a session of the login starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginSetting {
     /// The scope of the setting: `role countersign_writer`, `database shop`, or both.

@@ -108,7 +108,6 @@ select g.kind, g.name, case g.grantee when 0 then 'PUBLIC' else pg_get_userbyid(
     where p.pronamespace = 'countersign'::regnamespace \
 ) g where g.grantee <> g.owner group by 1, 2, 3, 4 order by 1, 2, 3, 4";
 
-/// A privilege on an object of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct GrantedPrivilege {
     kind: String,

@@ -45,7 +45,6 @@ async fn problems(session: &mut Session) -> Result<Vec<String>, pg::Error> {
     Ok(problems)
 }
 
-/// Problems with the roles of the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoleReport {
     /// The problems, each with a statement that fixes it.

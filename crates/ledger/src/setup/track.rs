@@ -27,7 +27,6 @@ pub struct TrackOptions {
     pub dry_run: bool,
 }
 
-/// A table whose changes are recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrackedTable {
     /// The name, qualified and quoted.
@@ -48,7 +47,6 @@ pub struct TrackedTable {
     pub problems: Vec<String>,
 }
 
-/// The changes of `track`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrackReport {
     /// The tables, in the order of their names.
@@ -254,7 +252,6 @@ impl Setup {
         Ok(TrackedTable { name, key, shape, maintained, sensitive, is_log, all_writers, problems })
     }
 
-    /// Adds the problems of these tables.
     pub(super) async fn add_problems(&mut self, tables: &mut [TrackedTable]) -> Result<(), SchemaError> {
         for [name, problem] in self.rows(PROBLEMS_SQL, &[]).await? {
             if let Some(table) = tables.iter_mut().find(|table| table.name == name) {

@@ -10,7 +10,6 @@ use super::track::{TABLE_LOCK_TIMEOUT, TrackedTable};
 use super::{Setup, literal};
 use crate::setup::schema::SchemaError;
 
-/// A schema whose tables servers write.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct SchemaReport {

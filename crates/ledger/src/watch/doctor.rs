@@ -33,7 +33,6 @@ pub struct AbandonedRecord {
     pub account_id: String,
     pub tool_name: String,
     pub created_at: String,
-    /// The age of the attempt in seconds.
     pub age_s: u64,
     /// The total number of abandoned attempts.
     #[serde(skip_serializing)]
@@ -51,7 +50,6 @@ pub struct StuckProposal {
     pub tier: String,
     /// The status: always `confirmed`.
     pub status: String,
-    /// The person or account that decided.
     pub decided_by: Option<String>,
     pub created_at: String,
     pub decided_at: String,
@@ -69,7 +67,6 @@ pub struct StuckProposal {
 pub struct WaitingProposals {
     /// The tier: `confirm` or `approve`.
     pub tier: String,
-    /// The number of proposals.
     pub proposals: u64,
     /// When the oldest proposal was made.
     pub oldest: String,
@@ -80,7 +77,6 @@ pub struct WaitingProposals {
 /// Final records that are not sealed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnsealedRecords {
-    /// The number of records.
     pub records: u64,
     /// When the oldest record ended.
     pub oldest: Option<String>,

@@ -19,7 +19,6 @@ pub struct ExecutorRegistry {
 }
 
 impl ExecutorRegistry {
-    /// Registers an executor.
     pub fn register(
         &mut self,
         name: impl Into<String>,
@@ -34,7 +33,6 @@ impl ExecutorRegistry {
         }
     }
 
-    /// The executor of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<dyn WriteExecutor>> {
         self.by_name.get(name)

@@ -51,7 +51,6 @@ pub(crate) enum RemoteWriteError {
     Deferred(Box<ServerError>),
     /// The transaction has written to a table on another server.
     Refused(Box<Failure>),
-    /// The check failed.
     Database(pg::Error),
 }
 

@@ -13,7 +13,6 @@ use crate::query::value::{self, EncodeError};
 /// One statement of a front end's user.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// The text of one statement.
     pub sql: String,
     /// The values of `$1`, `$2`, ... as JSON, one for each parameter.
     pub params: Vec<Value>,
@@ -27,7 +26,6 @@ pub struct Query {
     pub statement_timeout: Duration,
     /// `lock_timeout`; zero means no limit.
     pub lock_timeout: Duration,
-    /// The delivery of the rows.
     pub delivery: RowDelivery,
 }
 
@@ -41,7 +39,6 @@ impl Query {
     }
 }
 
-/// How rows are delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowDelivery {
     /// All at once, at the end. More than the limits is [`ExecuteError::TooLarge`](crate::ExecuteError::TooLarge), and
@@ -61,7 +58,6 @@ pub enum RowDelivery {
     },
 }
 
-/// An event of a running statement.
 #[derive(Debug)]
 pub enum QueryEvent {
     /// The result columns with unique names, before any row. Not sent for a statement that returns no rows.
@@ -70,7 +66,6 @@ pub enum QueryEvent {
     Rows {
         /// A JSON array of objects by column name. It is not validated.
         json: String,
-        /// The number of rows.
         count: u64,
     },
     /// A notice that PostgreSQL raised.
@@ -85,7 +80,6 @@ pub enum QueryEvent {
     },
 }
 
-/// The result of a statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QuerySummary {
     /// PostgreSQL's command tag; `None` for a command within the ledger's transaction, where PostgreSQL reports none.

@@ -21,13 +21,11 @@ pub struct JsonRows {
 }
 
 impl JsonRows {
-    /// The number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()

@@ -31,7 +31,6 @@ pub enum ModifyingStatementError {
     NotModifying(&'static str),
     /// It may call this function, which such a statement may not call.
     ForbiddenFunction {
-        /// The name of the function.
         function: String,
         /// The reason: the end of a sentence about the function.
         why: String,
@@ -40,7 +39,6 @@ pub enum ModifyingStatementError {
     UnicodeIdentifier,
     /// PostgreSQL cannot plan the statement.
     Refused(Box<ServerError>),
-    /// The database did not answer.
     Database(Error),
 }
 

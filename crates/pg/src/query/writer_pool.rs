@@ -94,7 +94,6 @@ impl WriterPool {
         self.pool.target()
     }
 
-    /// The current state of the pool.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
         self.pool.status()

@@ -42,7 +42,6 @@ struct ProposalsData {
     count: usize,
 }
 
-/// A proposal in short.
 #[derive(Debug, Serialize)]
 struct ProposalSummary {
     /// What the other tools name it by.

@@ -46,7 +46,6 @@ struct RefusedLabels {
     reason: &'static str,
 }
 
-/// Metrics of HTTP.
 #[derive(Debug)]
 pub struct HttpMetrics {
     requests: Family<RequestLabels, Counter>,

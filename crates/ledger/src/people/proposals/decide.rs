@@ -10,24 +10,16 @@ use super::{Proposal, Proposals};
 use crate::write::attempt::RESOLVE_TIMEOUT;
 use crate::write::failures::ledger_failure;
 
-/// A decision on a proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Approves the preview with this digest.
-    Confirm {
-        /// The digest of the preview.
-        digest: String,
-    },
-    /// Rejects the proposal.
+    Confirm { digest: String },
     Reject {
         /// The reason, if one was given.
         reason: Option<String>,
     },
     /// Asks the agent. The proposal stays pending.
-    Ask {
-        /// The question.
-        question: String,
-    },
+    Ask { question: String },
 }
 
 /// The maximum length of a rejection's reason and of a question, in characters.

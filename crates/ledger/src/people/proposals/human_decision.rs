@@ -37,7 +37,6 @@ pub struct ConsoleDecider<'a> {
 /// The reason why a decision in the console does not count.
 #[derive(Debug)]
 pub enum ConsoleDecisionError {
-    /// The session has ended.
     SessionEnded,
     /// The sign-in is too old, or the provider does not report its time.
     SignInAgain,

@@ -22,7 +22,6 @@ use crate::evidence::time_range::TimeRangeError;
 use crate::evidence::values::array;
 use crate::fingerprint::sha256_hex;
 
-/// The request for a plan.
 #[derive(Debug, Clone)]
 pub struct PlanRequest {
     /// Selects the writes.
@@ -35,13 +34,11 @@ pub struct PlanRequest {
     pub mode: PlanMode,
 }
 
-/// The reason why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// The request cannot match any write.
     #[error(transparent)]
     Selection(#[from] SelectionError),
-    /// A query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
 }

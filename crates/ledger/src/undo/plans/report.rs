@@ -47,7 +47,6 @@ types::text_enum! {
     }
 }
 
-/// A selected write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct SelectedWrite {
@@ -106,11 +105,9 @@ impl PlanReport {
 /// The writes that one transaction undoes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanPart {
-    /// The correlation ids of the writes.
     pub writes: Vec<CorrelationId>,
     /// The digest over the rows: 64 hexadecimal digits.
     pub digest: String,
-    /// The number of rows.
     pub rows: u64,
 }
 
@@ -140,7 +137,6 @@ impl Plan {
     }
 }
 
-/// A stored plan.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct StoredPlan {
@@ -166,7 +162,6 @@ pub struct PlanRows {
 pub struct PlanSummary {
     pub table: String,
     pub change: ChangeKind,
-    /// The number of rows.
     pub rows: u64,
     /// For updates, the columns that change, with the number of rows for each.
     pub changed: std::collections::BTreeMap<String, u64>,

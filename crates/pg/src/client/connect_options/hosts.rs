@@ -19,7 +19,6 @@ pub enum Address {
         host: String,
         /// The address; if `None`, `host` is resolved.
         hostaddr: Option<IpAddr>,
-        /// The port.
         port: u16,
     },
     /// The folder with the socket, and the port that is part of the socket's file name. On Linux, a path that begins
@@ -36,7 +35,6 @@ impl Address {
         }
     }
 
-    /// The port.
     pub(super) const fn port(&self) -> u16 {
         match self {
             Self::Tcp { port, .. } | Self::Unix(_, port) => *port,

@@ -45,7 +45,6 @@ pub struct ClientCertificate {
     pub key: PathBuf,
 }
 
-/// The TLS configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsOptions {
     /// Whether the connection is encrypted, and how the certificate is verified.

@@ -8,7 +8,6 @@ use crate::client::wire::{Event, StatementId, owned_row};
 /// How much of a result is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct RowRetention {
-    /// The number of rows.
     pub rows: usize,
     /// The bytes of text. A single row that is larger ends the connection.
     pub bytes: usize,

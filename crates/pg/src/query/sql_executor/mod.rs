@@ -38,7 +38,6 @@ pub struct NamedSession {
     pub target: ConnectOptions,
 }
 
-/// The options of a transaction of several statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransactionOptions {
     /// Whether the transaction cannot write.
@@ -75,7 +74,6 @@ pub enum ExecuteError {
     /// The result exceeds [`RowDelivery::Inline`](crate::RowDelivery::Inline), or a row is too large for any answer.
     #[error("{message}")]
     TooLarge {
-        /// The limit.
         message: String,
         /// The number of rows up to the first one that exceeded the limit, and the bytes of their JSON; `None` if a
         /// single row is too large.
@@ -87,16 +85,12 @@ pub enum ExecuteError {
     Unsupported {
         /// A message that names the unsupported feature.
         message: String,
-        /// The alternative.
         hint: Option<String>,
     },
-    /// The caller cancelled the statement.
     #[error("the query was cancelled")]
     Cancelled,
-    /// There is no connection.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The connection is lost.
     #[error("the connection to the database was lost: {0}")]
     Lost(String),
     /// The answer to COMMIT did not arrive.
@@ -110,9 +104,7 @@ pub enum ExecuteError {
     /// The ledger cannot record the write.
     #[error("{message}")]
     Ledger {
-        /// The reason.
         message: String,
-        /// The remedy.
         hint: Option<String>,
         /// Whether a later attempt may succeed.
         retryable: bool,

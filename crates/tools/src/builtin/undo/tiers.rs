@@ -122,7 +122,6 @@ impl Agreement {
     }
 }
 
-/// The rule that satisfies both.
 fn combined_rule(rule: ApprovalRule, other: &ApprovalRule) -> Result<ApprovalRule, Failure> {
     if rule.approvers.is_some() && other.approvers.is_some() && rule.approvers != other.approvers {
         let message = "different groups have to approve the undo of these writes; nothing was changed";

@@ -25,7 +25,6 @@ impl StatementId {
     }
 }
 
-/// The purpose of a Sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Work of a caller. The caller waits for it.
