@@ -11,7 +11,6 @@ use crate::tool::Call;
 
 /// The masks of one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct MaskRule {
     pub schema: String,
     pub table: String,

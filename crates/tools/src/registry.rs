@@ -29,7 +29,6 @@ use crate::unfit_tool::UnfitTool;
 
 /// The reason why a registry cannot be built. The server must not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum RegistryError {
     #[error("two tools have the name \"{0}\": rename one of them in its manifest")]
     Duplicate(String),
@@ -350,7 +349,6 @@ fn end_read(read: Option<ReadEntry>, failure: Option<&Failure>) {
 }
 
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct CallResult {
     pub envelope: Envelope,
     /// The memory permit of the envelope, to be dropped once the client has received it.

@@ -12,7 +12,6 @@ use crate::mask_policy::MaskPolicy;
 use crate::metrics::Metrics;
 
 #[derive(Debug, Clone)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Services {
     /// The read path; `None` if there is no login for it.
     pub reader: Option<Reader>,

@@ -261,7 +261,6 @@ pub trait ToolLookup: Debug + Send + Sync {
 
 /// One call, whose arguments were checked against the schema.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Call {
     pub principal: Principal,
     pub profile: Arc<str>,

@@ -95,7 +95,6 @@ impl ConflictKind {
 /// serialized; with [`Value`] values it has passed the viewer's masks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "V: Deserialize<'de>"))]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Conflict<V = Cell> {
     #[serde(rename = "code")]
     pub kind: ConflictKind,
@@ -134,7 +133,6 @@ pub struct ConflictColumn<V = Cell> {
 
 /// A write that a conflict refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct ConflictWrite {
     pub correlation_id: CorrelationId,
     #[serde(default, skip_serializing_if = "Member::is_absent")]

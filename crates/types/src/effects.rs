@@ -83,7 +83,6 @@ pub enum ColumnEffect<V = Cell> {
 
 /// A change of one row, made by a recorded write or from outside countersign.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct RowHistoryEntry<V = Cell> {
     /// The write that changed the row; `None` for a change from outside countersign.
     pub correlation_id: Option<CorrelationId>,

@@ -39,7 +39,6 @@ impl JsonSchema for Mask {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct MaskedColumn {
     pub schema: String,
     /// A table, partitioned table or materialized view. The mask applies to its partitions and child tables, too.

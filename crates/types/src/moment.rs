@@ -46,7 +46,6 @@ pub enum Moment {
 
 /// The reason why a text is not a valid span or point in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum TimeError {
     #[error("{0:?} is no span of time: give one such as 90s, 1h30m or 7d")]
     NotAnAge(String),
@@ -60,7 +59,6 @@ pub enum TimeError {
 
 /// The reason why a range of time is empty.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum EmptyRange {
     #[error("the range of time begins in the future: {from}, and it is {now}")]
     Future { from: String, now: String },

@@ -176,7 +176,6 @@ pub enum RemotePart {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct TableAccess {
     pub schema: String,
     pub table: String,
@@ -190,7 +189,6 @@ pub struct TableAccess {
 crate::text_enum! {
     /// A privilege on a table.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-    #[expect(missing_docs, reason = "the names of the fields say what they are")]
     pub enum Privilege {
         Select = "select",
         Insert = "insert",

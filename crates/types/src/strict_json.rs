@@ -13,7 +13,6 @@ use crate::escape::quoted;
 
 /// The reason why a text is refused.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum StrictJsonError {
     /// The text is not JSON. The message of serde_json does not quote it.
     #[error(transparent)]

@@ -27,7 +27,6 @@ pub struct Exported {
 
 /// The reason why nothing was exported.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum ExportError {
     #[error(transparent)]
     Database(#[from] pg::Error),

@@ -10,7 +10,6 @@ use super::{Audit, ask, number, one_row};
 
 /// The reason why there is no proof.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum ProveError {
     #[error(transparent)]
     Database(#[from] pg::Error),

@@ -132,7 +132,6 @@ const NAMES_SQL: &str = "\
 
 /// The columns that identify a record to people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct RecordName {
     pub correlation_id: CorrelationId,
     pub tool_name: String,
@@ -143,7 +142,6 @@ pub struct RecordName {
 
 /// The numbers of a tool's records by status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct ToolCounts {
     /// The tool; `None` for the sum over all tools.
     pub tool_name: Option<String>,
@@ -157,7 +155,6 @@ pub struct ToolCounts {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct SessionActivity {
     pub account_id: String,
     /// The person or agent on whose behalf the session acts.

@@ -57,7 +57,6 @@ pub struct ReadGroupCount {
 
 /// An entry of the log of reads, or a line that says how many entries are missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct ReadLogLine {
     pub id: i64,
     pub read_at: String,

@@ -6,7 +6,6 @@ use types::{ClientInfo, Conflict, CorrelationId, Effects, Member, ProposalId, Ro
 
 /// A record in a list. Parameters and result are JSON texts, which may be cut.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct RecordLine {
     /// The number of the record; `None` for a running write.
     pub id: Option<i64>,
@@ -32,7 +31,6 @@ pub struct RecordLine {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct PlannedWrite {
     pub correlation_id: CorrelationId,
     pub tool_name: String,
@@ -46,7 +44,6 @@ pub struct PlannedWrite {
 
 /// The decision that allowed a write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct RecordApproval {
     /// The proposal; `None` for an operator's undo.
     #[serde(default)]
@@ -64,7 +61,6 @@ pub struct RecordApproval {
 
 /// A whole record, with the ids of related records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Record {
     pub id: Option<i64>,
     pub correlation_id: CorrelationId,

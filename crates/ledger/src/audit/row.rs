@@ -18,7 +18,6 @@ pub struct TrackedRow {
 
 /// The reason why a row of a tracked table is not found.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum RowError {
     #[error(
         "the table {} is not tracked, so no change of its rows is recorded: `countersign track` starts that{}",

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 /// The reason why nothing was signed.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum SignError {
     #[error(transparent)]
     Database(#[from] pg::Error),

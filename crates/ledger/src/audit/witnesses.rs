@@ -33,7 +33,6 @@ pub struct Witness {
 
 /// The reason why a witness has not cosigned a checkpoint.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum WitnessError {
     #[error(transparent)]
     Database(#[from] pg::Error),
@@ -66,7 +65,6 @@ fn hint(status: StatusCode) -> &'static str {
 
 /// A witness that has not cosigned the newest checkpoint, and the reason.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Uncosigned {
     pub witness: Witness,
     pub error: WitnessError,

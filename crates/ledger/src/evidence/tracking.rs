@@ -122,7 +122,6 @@ impl Coverage {
 
 /// A problem that prevents changes of a tracked table from being recorded or undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct TrackingProblem {
     pub name: String,
     pub problem: String,

@@ -57,7 +57,6 @@ pub enum SignInMethod {
 
 /// A session of the console that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct ConsoleSession {
     pub person: ConsolePerson,
     pub method: SignInMethod,

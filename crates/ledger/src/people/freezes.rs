@@ -48,7 +48,6 @@ impl FreezeScope {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Freeze {
     /// The kind of the scope: `account`, `actor` or `all`.
     pub kind: String,

@@ -30,7 +30,6 @@ pub struct Notice {
 
 /// The part of a proposal that a notice contains. Unknown fields are absent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct NoticeData {
     pub proposal_id: ProposalId,
     pub tool: String,

@@ -8,7 +8,6 @@ use crate::Ledger;
 
 /// The reason why `query_database` is not available.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum ReaderRoleError {
     #[error(transparent)]
     Database(#[from] pg::Error),

@@ -91,7 +91,6 @@ pub struct SkippedRelation {
 
 /// The changes that `init` made, or would make in a dry run.
 #[derive(Debug, Clone, Default)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct InitReport {
     /// Whether this `init` created the ledger.
     pub is_new: bool,

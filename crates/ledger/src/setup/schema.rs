@@ -28,7 +28,6 @@ fn migrations() -> Result<Vec<Migration>, SchemaError> {
 
 /// The reason why the schema cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum SchemaError {
     /// The connection or the query failed.
     #[error(transparent)]

@@ -11,7 +11,6 @@ use super::{Setup, literal};
 use crate::setup::schema::SchemaError;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct SchemaReport {
     pub schema: String,
     pub granted: Vec<GrantedObjects>,
@@ -25,7 +24,6 @@ pub struct SchemaReport {
 
 /// Privileges on objects of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct GrantedObjects {
     pub privileges: String,
     pub kind: String,

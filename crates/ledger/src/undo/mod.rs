@@ -57,7 +57,6 @@ pub struct SetAgain {
 
 /// A row of [`SetAgain`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct RowSetAgain {
     pub table: String,
     pub key: Value,

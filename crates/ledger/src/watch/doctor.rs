@@ -14,7 +14,6 @@ use crate::watch::sweep::BEYOND_DEADLINE;
 
 /// Facts about the PostgreSQL server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct ServerFacts {
     /// The version: `16.4`.
     pub version: String,
@@ -27,7 +26,6 @@ pub struct ServerFacts {
 
 /// An attempt that has been pending for longer than a call may take.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct AbandonedRecord {
     pub correlation_id: CorrelationId,
     pub account_id: String,
@@ -41,7 +39,6 @@ pub struct AbandonedRecord {
 
 /// A proposal that was approved, and neither executed nor ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct StuckProposal {
     pub proposal_id: ProposalId,
     pub account_id: String,

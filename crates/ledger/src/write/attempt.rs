@@ -26,7 +26,6 @@ pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// A call of a write tool that has passed validation.
 #[derive(Clone)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct WriteCall {
     pub request: WriteRequest,
     pub tool: String,

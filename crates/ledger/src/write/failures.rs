@@ -11,7 +11,6 @@ pub(crate) const FENCED: &str = "CS001";
 
 /// A failed write. `correlation_id` is present if the call has a record.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct WriteError {
     pub correlation_id: Option<CorrelationId>,
     pub failure: Box<Failure>,

@@ -150,7 +150,6 @@ impl std::fmt::Display for ServerError {
 
 /// The reason why there is no connection. Each variant needs another remedy.
 #[derive(Debug, Clone, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum ConnectError {
     #[error("Cannot connect to database at [{place}]: {reason}")]
     Unreachable {
@@ -262,7 +261,6 @@ const TOO_MANY_CONNECTIONS: &str = "53300";
 
 /// An error of a session.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum Error {
     /// There is no connection.
     #[error(transparent)]

@@ -36,7 +36,6 @@ impl NewProposal {
 
 /// A stored proposal. Times are RFC 3339, UTC.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Proposal {
     pub proposal_id: ProposalId,
     pub account_id: AccountId,
@@ -110,7 +109,6 @@ pub struct ProposalCheck {
 
 /// A proposal without its parameters and preview, which may be large.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct ProposalSummary {
     pub proposal_id: ProposalId,
     pub account_id: AccountId,
@@ -151,7 +149,6 @@ pub struct ProposalSummary {
 
 /// A proposal, and the outline of its call and preview.
 #[derive(Debug, Clone, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct OutlinedProposal {
     #[serde(flatten)]
     pub proposal: ProposalSummary,
@@ -179,7 +176,6 @@ pub struct ProposalOutline {
 
 /// An approval of a proposal of tier approve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Approval {
     /// The person whose approval is counted: the database login on the command line, or the verified person in the
     /// console.
@@ -194,7 +190,6 @@ pub struct Approval {
 
 /// A question that a reviewer has asked the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Question {
     /// The person in the console, or the user of the operating system that the command line reported.
     pub asked_by: String,

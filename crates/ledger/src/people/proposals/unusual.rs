@@ -19,7 +19,6 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A new value that differs from all that the statistics know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct UnusualValue {
     pub table: String,
     pub column: String,

@@ -88,7 +88,6 @@ pub enum UndoOutcome {
 
 /// The reason why an undo failed, or why its outcome is unknown.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum UndoError {
     #[error("an undo of the same writes is running: {0}")]
     InFlight(String),

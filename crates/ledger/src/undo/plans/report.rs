@@ -8,7 +8,6 @@ use crate::evidence::effects;
 
 /// Selects the writes of a plan. A field that is `None` matches every write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct PlanScope {
     pub account: Option<String>,
     /// The person or agent on whose behalf they were made.
@@ -48,7 +47,6 @@ types::text_enum! {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct SelectedWrite {
     pub correlation_id: CorrelationId,
     pub tool_name: String,
@@ -121,7 +119,6 @@ impl PlanPart {
 
 /// The consequences of undoing selected writes.
 #[derive(Debug, Clone)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct Plan {
     pub selection: Selection,
     pub writes: Vec<SelectedWrite>,
@@ -138,7 +135,6 @@ impl Plan {
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct StoredPlan {
     pub plan_id: String,
     pub digest: String,
@@ -158,7 +154,6 @@ pub struct PlanRows {
 
 /// Rows of a table that an undo changes in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the fields say what they are")]
 pub struct PlanSummary {
     pub table: String,
     pub change: ChangeKind,

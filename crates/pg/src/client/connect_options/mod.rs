@@ -136,7 +136,6 @@ impl Default for Keepalive {
 /// The reason why a connection string is refused. It never quotes the string or a value in it, which may be a
 /// password.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum ConnectOptionsError {
     #[error(
         "the connection string cannot be read ({0}); it looks like postgresql://user@host:5432/dbname \

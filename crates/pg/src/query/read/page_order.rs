@@ -46,7 +46,6 @@ const KEY_TYPES: [Type; 22] = [
 
 /// The reason why no `after` is offered for a query: the end of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum PageProblem {
     #[error("its rows are not ordered")]
     Unordered,
