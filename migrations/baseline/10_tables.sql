@@ -38,8 +38,8 @@ create table countersign.attempt (
     admitted_at      timestamptz  not null default clock_timestamp()
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 comment on table countersign.attempt is
-    'Writes in flight. The transaction that carries one out holds the lock of its row (FOR UPDATE): that is its claim. There is no CHECK: '
-    'PostgreSQL plans each one anew for each INSERT, which took a sixth of the time of a write. `claim` examines the row instead.';
+    'Writes in flight. The transaction that carries one out has inserted its row, or holds its lock (FOR UPDATE): that is its claim. There is no '
+    'CHECK: PostgreSQL plans each one anew for each INSERT.';
 comment on column countersign.attempt.slot is
     'SHA-256 of what counts as the same call: account, tool, and the caller''s key or else the fingerprint. For an undo: the writes that it undoes, '
     'and which part of the undo it is, if the write declares several calls.';
@@ -51,8 +51,8 @@ comment on column countersign.attempt.proposal_id is 'The confirmed proposal tha
 comment on column countersign.attempt.by_operator is 'Admitted by a member of countersign_operator, who may undo the writes of any account.';
 comment on column countersign.attempt.own_transaction is
     'Always true: an INSERT in a transaction that has written before fails, so no statement of a write can admit another one.';
-
-comment on column countersign.attempt.is_begun is 'Inserted by `begin_write`, in the transaction that carries it out: no other transaction sees it.';
+comment on column countersign.attempt.is_begun is
+    'Inserted by `begin_write`, in the transaction that carries it out, whose id in xmin is the claim: no other transaction sees it.';
 
 -- Writes are admitted first by INSERT: no more authority than a function with these arguments, and a third cheaper.
 create view countersign.admission with (security_barrier) as
@@ -76,7 +76,7 @@ create table countersign.record (
     idempotency_key  text,
     params           json         not null,
     params_summary   text         not null,
-    status           text         not null check (status in ('success', 'failure', 'duplicate')),
+    status           text         not null check (status <> 'pending'),
     duplicate_of     uuid,
     undo_of          uuid[],
     -- json and not jsonb: a repeated answer equals the first one, with its keys in order.

@@ -146,21 +146,18 @@ end $$;
 comment on function countersign.superseded_by(uuid) is
     'The change that came after a write: {reason: reversed | changed, by, table, key}. Null: as far as the ledger knows the write stands.';
 
--- No SET, and it returns a value, so that callers assign it: SET and PERFORM cost more than the settings do.
+-- No SET, and it returns a value, so that callers assign it: SET and PERFORM cost more than the settings do. So does each expression.
 create function countersign.enter_write(at tid, account text, timeout_ms integer) returns text language plpgsql as $$
 declare
-    -- A hint for the triggers and `finish`, which believe nothing but the lock of the attempt.
-    ignored  text := pg_catalog.set_config('countersign.at', at::text, true) || pg_catalog.set_config('countersign.account_id', account, true);
+    -- A hint for the triggers and `finish`, which believe nothing but the attempt. A statement whose server has died ends, and with it the
+    -- claim: only PostgreSQL on Linux is asked, since others may refuse the setting.
+    ignored  text := pg_catalog.concat(
+        pg_catalog.set_config('countersign.at', at::text, true), pg_catalog.set_config('countersign.account_id', account, true),
+        case when timeout_ms is not null then pg_catalog.concat(
+            pg_catalog.set_config('statement_timeout', timeout_ms::text, true), pg_catalog.set_config('lock_timeout', timeout_ms::text, true),
+            pg_catalog.set_config('idle_in_transaction_session_timeout', timeout_ms::text, true)) end,
+        case when pg_catalog.version() like '%linux%' then pg_catalog.set_config('client_connection_check_interval', '1000', true) end);
 begin
-    if timeout_ms is not null then
-        ignored := pg_catalog.set_config('statement_timeout', timeout_ms::text, true)
-                   || pg_catalog.set_config('lock_timeout', timeout_ms::text, true)
-                   || pg_catalog.set_config('idle_in_transaction_session_timeout', timeout_ms::text, true);
-    end if;
-    -- A statement whose server has died ends, and with it the claim. Only PostgreSQL on Linux is asked: others may refuse the setting.
-    if pg_catalog.version() like '%linux%' then
-        ignored := pg_catalog.set_config('client_connection_check_interval', '1000', true);
-    end if;
     -- When this transaction has ended, in whatever way, the session's counts of rows begin at zero (`untracked_counts`). PostgreSQL 14
     -- keeps them for up to half a second.
     if pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 150000 then
@@ -170,22 +167,60 @@ begin
 end $$;
 comment on function countersign.enter_write(tid, text, integer) is 'The settings of a transaction that carries out an attempt; returns countersign.at.';
 
-create function countersign.lock_attempt(correlation uuid, call_slot bytea, timeout_ms integer, slot_may_be_held boolean)
-returns text language plpgsql as $$
+create function countersign.begin_write(
+    call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
+    why text, tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid, timeout_ms integer
+) returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+    at       tid;
+    refusal  text;
+begin
+    if pg_current_xact_id_if_assigned() is not null or proposal is not null
+       or call_slot <> countersign.slot_of(account, tool, caller_key, print, undoes) or octet_length(print) <> 64 or cardinality(undoes) = 0
+    then
+        raise exception 'a write begins with its transaction and has the slot of its call, and a proposal is admitted first' using errcode = '42501';
+    end if;
+    -- Under another isolation level the statements below would not see what was committed before the lock was had.
+    if current_setting('transaction_isolation') <> 'read committed' or not pg_try_advisory_xact_lock(countersign.slot_lock(call_slot)) then
+        refusal := 'in_flight';
+    else
+        -- Beside an attempt that was admitted first it fails, or waits for its end. What is looked for after that includes its record.
+        insert into countersign.attempt (slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id,
+            reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, own_transaction, is_begun)
+        values (call_slot, correlation, account, who, of_session, name_of_client, version_of_client, trace,
+            why, tool, print, caller_key, arguments, arguments_summary, undoes, true, true)
+        returning ctid into at;
+        refusal := case when exists (select from countersign.freeze f where f.unfrozen_at is null
+                                     and (f.kind, f.name) in (('all', ''), ('account', account), ('actor', who))) then 'frozen'
+                        when (select r.holds_until > clock_timestamp() from countersign.record r where r.slot = call_slot order by r.id desc limit 1)
+                        then 'held' end;
+    end if;
+    if refusal is not null then
+        raise exception 'mutation % is not to be executed here', correlation using errcode = 'CS001', detail = refusal;
+    end if;
+    return countersign.enter_write(at, account, timeout_ms);
+end $$;
+comment on function countersign.begin_write(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, integer) is
+    'Inserts the attempt of a write that was not admitted first, in its transaction. Returns what `claim` returns. CS001 as `claim`, or DETAIL in_flight.';
+
+create function countersign.claim(correlation uuid, call_slot bytea, timeout_ms integer default null, slot_may_be_held boolean default false)
+returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
     account  text;
     at       tid;
     refusal  text;
 begin
+    -- Nobody takes another attempt once a write has begun. The lock gives this transaction its id.
+    if pg_current_xact_id_if_assigned() is not null then
+        raise exception 'a claim is the beginning of a transaction' using errcode = '42501';
+    end if;
     -- One statement locks the attempt and looks for what holds its slot. Its snapshot is younger than the attempt, so it sees the
     -- record of any identical call that had the slot before.
     select a.account_id, a.ctid,
            case when a.slot <> countersign.slot_of(a.account_id, a.tool_name, a.idempotency_key, a.fingerprint, a.undo_of)
                      or octet_length(a.fingerprint) <> 64 or cardinality(a.undo_of) = 0 then 'forged'
-                when not a.by_operator and exists (
-                    select from countersign.freeze f
-                    where f.unfrozen_at is null and (f.kind = 'account' and f.name = a.account_id
-                          or f.kind = 'actor' and f.name = a.actor or f.kind = 'all')) then 'frozen'
+                when not a.by_operator and exists (select from countersign.freeze f where f.unfrozen_at is null
+                     and (f.kind, f.name) in (('all', ''), ('account', a.account_id), ('actor', a.actor))) then 'frozen'
                 when not slot_may_be_held and (select r.holds_until > clock_timestamp() from countersign.record r
                                            where r.slot = call_slot order by r.id desc limit 1) then 'held' end
     into account, at, refusal
@@ -198,43 +233,9 @@ begin
     end if;
     return countersign.enter_write(at, account, timeout_ms);
 end $$;
-comment on function countersign.lock_attempt(uuid, bytea, integer, boolean) is
-    'Claims an attempt. CS001, DETAIL fenced (ended by another server), held (an identical call succeeded, or its key is bound) or frozen.';
-
-create function countersign.begin_write(
-    call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
-    why text, tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid, timeout_ms integer
-) returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
-begin
-    if pg_current_xact_id_if_assigned() is not null or proposal is not null then
-        raise exception 'a write begins with its transaction, and a proposal is admitted first' using errcode = '42501';
-    end if;
-    -- Under another isolation level the statements below would not see what was committed before the lock was had.
-    if current_setting('transaction_isolation') <> 'read committed' or not pg_try_advisory_xact_lock(countersign.slot_lock(call_slot)) then
-        raise exception 'mutation % is not to be executed here', correlation using errcode = 'CS001', detail = 'in_flight';
-    end if;
-    -- Beside an attempt that was admitted first it fails, or waits for its end. What is looked for after that includes its record.
-    insert into countersign.attempt (slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id,
-        reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, own_transaction, is_begun)
-    values (call_slot, correlation, account, who, of_session, name_of_client, version_of_client, trace,
-        why, tool, print, caller_key, arguments, arguments_summary, undoes, true, true);
-    return countersign.lock_attempt(correlation, call_slot, timeout_ms, false);
-end $$;
-comment on function countersign.begin_write(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, integer) is
-    'Begins a write that was not admitted first: its attempt is inserted, and claimed, in the transaction that carries it out. Returns what `claim` '
-    'returns. CS001 as `claim`, or DETAIL in_flight.';
-
-create function countersign.claim(correlation uuid, call_slot bytea, timeout_ms integer default null, slot_may_be_held boolean default false)
-returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
-begin
-    -- Nobody takes another attempt once a write has begun. The lock gives this transaction its id.
-    if pg_current_xact_id_if_assigned() is not null then
-        raise exception 'a claim is the beginning of a transaction' using errcode = '42501';
-    end if;
-    return countersign.lock_attempt(correlation, call_slot, timeout_ms, slot_may_be_held);
-end $$;
 comment on function countersign.claim(uuid, bytea, integer, boolean) is
-    'The transaction of a write that was admitted first begins; the value of the setting countersign.at, for whoever resets it. CS001 as `lock_attempt`.';
+    'The transaction of a write that was admitted first begins; the value of the setting countersign.at, for whoever resets it. CS001, DETAIL fenced '
+    '(ended by another server), held (an identical call succeeded, or its key is bound) or frozen.';
 
 create function countersign.claim_preview(correlation uuid, account text, who text, tool text, timeout_ms integer default null) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
@@ -283,9 +284,8 @@ create function countersign.finish(
 declare
     promise  record := countersign.promise_of_write(correlation, affected, undo_call, path);
 begin
-    perform countersign.record_success(correlation, answer, answer_summary, affected, images_before, images_after, promise.receipt, duplicates_for,
-                                       promise.evidence, promise.did_nothing);
-    return promise.receipt;
+    return countersign.record_success(correlation, answer, answer_summary, affected, images_before, images_after, promise.receipt, duplicates_for,
+                                      promise.evidence, promise.did_nothing);
 end $$;
 comment on function countersign.finish(uuid, json, text, bigint, json, json, json, interval, text) is
     'A write ends well; the caller commits. Returns how the write can be undone: what the caller says of it, held against what the write did. CS005: the '
@@ -294,52 +294,49 @@ comment on function countersign.finish(uuid, json, text, bigint, json, json, jso
 create function countersign.record_success(
     correlation uuid, answer json, answer_summary text, affected bigint, images_before json, images_after json, receipt json,
     duplicates_for interval, evidence jsonb, did_nothing boolean
-) returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+) returns json language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
     a            countersign.attempt;
     decision     json;
-    held_until   timestamptz := clock_timestamp() + duplicates_for;
+    held_until   timestamptz;
     ignored      text := case when current_setting('synchronous_commit') = 'off' then set_config('synchronous_commit', 'on', true) end;
 begin
-    -- FOR UPDATE has left this transaction's id in xmax: that, and not the hint, says whose write it is.
+    -- The transaction id, and not the hint, says whose write it is: `begin_write` leaves it in xmin, and `claim` in xmax. A preview has both.
     delete from countersign.attempt t
-    where t.ctid = nullif(current_setting('countersign.at', true), '')::tid
-      and t.correlation_id = correlation and t.xmax = pg_current_xact_id()::xid
-      and (t.is_begun or t.xmin <> pg_current_xact_id()::xid)      -- not that of a preview
+    where t.ctid = nullif(current_setting('countersign.at', true), '')::tid and t.correlation_id = correlation
+      and case when t.is_begun then t.xmin when t.xmin <> pg_current_xact_id()::xid then t.xmax end = pg_current_xact_id()::xid
     returning * into a;
     if a.correlation_id is null then
         raise exception 'mutation % is not to be completed here', correlation using errcode = 'CS001', detail = 'fenced';
     end if;
-    if not a.by_operator and exists (
-        select from countersign.freeze f
-        where f.unfrozen_at is null and (f.kind = 'account' and f.name = a.account_id or f.kind = 'actor' and f.name = a.actor or f.kind = 'all'))
-    then
-        raise exception 'the account was frozen while the write ran' using errcode = 'CS001', detail = 'frozen';
-    end if;
     if a.undo_of is not null then
         perform countersign.prove_undo(a);
         evidence := countersign.evidence_of_undo(evidence, a.undo_of);
-        held_until := a.admitted_at + interval '24 hours';
-    elsif a.idempotency_key is not null then
-        held_until := a.admitted_at + interval '24 hours';
-    elsif affected = 0 and did_nothing then
-        held_until := null;      -- a write without an effect does not stand in the way of the same call
     end if;
     if a.proposal_id is not null then
         decision := countersign.execute_proposal(a);
     elsif a.by_operator then
         decision := json_build_object('decided_by', a.actor, 'decided_login', a.login);
     end if;
+    held_until := case when a.undo_of is not null or a.idempotency_key is not null then a.admitted_at + interval '24 hours'
+                       -- A write without an effect does not stand in the way of the same call.
+                       when affected = 0 and did_nothing then null else clock_timestamp() + duplicates_for end;
     insert into countersign.record (correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, reason, tool_name,
         fingerprint, idempotency_key, params, params_summary, status, undo_of, result, result_summary, rows_affected,
         before_image, after_image, rollback, approval, evidence, login, slot, holds_until, xid, admitted_at, completed_at)
-    values (a.correlation_id, a.account_id, a.actor, a.session_id, a.client_name, a.client_version, a.trace_id, a.reason, a.tool_name,
+    select a.correlation_id, a.account_id, a.actor, a.session_id, a.client_name, a.client_version, a.trace_id, a.reason, a.tool_name,
         a.fingerprint, a.idempotency_key, a.params, a.params_summary, 'success', a.undo_of, answer, answer_summary, affected,
         images_before, images_after, receipt, decision, evidence::json, a.login, case when held_until is not null then a.slot end, held_until,
-        pg_current_xact_id(), a.admitted_at, clock_timestamp());
+        pg_current_xact_id(), a.admitted_at, clock_timestamp()
+    where a.by_operator or not exists (select from countersign.freeze f where f.unfrozen_at is null
+        and (f.kind, f.name) in (('all', ''), ('account', a.account_id), ('actor', a.actor)));
+    if not found then
+        raise exception 'the account was frozen while the write ran' using errcode = 'CS001', detail = 'frozen';
+    end if;
+    return receipt;
 end $$;
 comment on function countersign.record_success(uuid, json, text, bigint, json, json, json, interval, jsonb, boolean) is
-    'Records a success. For an undo it proves that the rows are what they were, and marks the writes as reversed.';
+    'Records a success, and returns its receipt. For an undo it proves that the rows are what they were, and marks the writes as reversed.';
 
 create function countersign.fail(
     correlation uuid, call_slot bytea, code text, state text, message text, detail json default null, proposal_outcome text default null
@@ -417,7 +414,7 @@ begin
     select r.correlation_id, r.fingerprint, r.status, r.holds_until > clock_timestamp() as holds into prior
     from countersign.record r where r.slot = call_slot order by r.id desc limit 1;
     if exists (select from countersign.freeze f where f.unfrozen_at is null
-               and (f.kind = 'account' and f.name = account or f.kind = 'actor' and f.name = who or f.kind = 'all')) then
+               and (f.kind, f.name) in (('all', ''), ('account', account), ('actor', who))) then
         verdict := 'frozen';
     elsif not coalesce(prior.holds, false) or prior.fingerprint = print and prior.status <> 'success' then
         verdict := 'run';

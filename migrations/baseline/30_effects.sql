@@ -382,18 +382,11 @@ declare
     image      text;
     key_of     text;
     key_moved  text;
-    declared   text := 'b pg_catalog.text;';
+    declared   text := '';
     prepare    text := '';
-    parts      text := '';
-    variants   text := '';
-    variant    text;
-    source     text;
-    seen       text;
-    -- Not nullif, whose operator would be looked up in the session's search_path.
-    attempt    text := ' from countersign.attempt a where a.ctid operator(pg_catalog.=)'
-                       ' case when pg_catalog.current_setting(''countersign.at'', true) operator(pg_catalog.<>) '''''
-                       ' then pg_catalog.current_setting(''countersign.at'', true)::pg_catalog.tid end'
-                       ' and a.xmax operator(pg_catalog.=) pg_catalog.pg_current_xact_id()::pg_catalog.xid';
+    parts      text;
+    row_before text;
+    changed    text;
 begin
     select k.* into strict t from countersign.tracked k where k.shape = of_shape;
     select c.relkind = 'p' into is_parted from pg_class c where c.oid = t.relation;
@@ -415,7 +408,6 @@ begin
     from unnest(t.key_columns) with ordinality u (k, n)
     join pg_attribute a on a.attrelid = t.relation and a.attname = u.k;
     key_of := coalesce(key_of, 'null::pg_catalog.text');
-    key_moved := coalesce(key_moved, 'false');
 
     -- Sensitive columns: null in the image, and a keyed hash beside it.
     select string_agg('%1$s.' || replace(quote_ident(c), '%', '%%') || ' := null;', ' ') into hides from unnest(t.sensitive) c;
@@ -426,6 +418,7 @@ begin
         prepare := 'if tg_op operator(pg_catalog.<>) ''INSERT'' then o := old; secret_b := ' || format(parts, 'old') || '; ' || format(hides, 'o') || ' end if;'
             || ' if tg_op operator(pg_catalog.<>) ''DELETE'' then w := new; secret_a := ' || format(parts, 'new') || '; ' || format(hides, 'w') || ' end if;';
     end if;
+    row_before := case when hides is null then 'old' else 'o' end;
     -- Large columns that an UPDATE leaves alone are kept once. pg_column_size does not fetch the value.
     select array_agg(u.c order by u.n) into large
     from unnest(t.columns) with ordinality u (c, n)
@@ -436,38 +429,9 @@ begin
         declared := declared || ' same pg_catalog.int2[]; shown record;';
     end if;
 
-    seen := format($body$
-        insert into countersign.effect (correlation_id, relation, shape, op, by_trigger, key, after, secret_after)
-        select a.correlation_id, %1$s, %2$s, 'N', pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %3$s, %4$s, %5$s%6$s;$body$,
-        t.relation, t.shape, format(key_of, 'new'), format(image, case when hides is null then 'new' else 'w' end),
-        case when hides is null then 'null' else 'secret_a' end, attempt);
-    foreach variant in array case when t.all_writers then array['a.correlation_id', 'null'] else array['a.correlation_id'] end loop
-        source := case variant when 'null' then '' else attempt end;
-        variants := variants || case variant when 'null' then E'\n        perform countersign.check_outside_change(tg_relid);' else '' end
-            || format($body$
-    if tg_op operator(pg_catalog.=) 'UPDATE' then
-        insert into countersign.effect (correlation_id, relation, shape, op, by_trigger, key, key_before, before, after, unchanged,
-            secret_before, secret_after, changed_at, origin)
-        select %1$s, %2$s, %3$s, 'U', pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %4$s, case when %5$s then %6$s end,
-               b, %7$s, %8$s, %9$s, %10$s, %11$s%12$s;
-    elsif tg_op operator(pg_catalog.=) 'INSERT' then
-        insert into countersign.effect (correlation_id, relation, shape, op, by_trigger, key, after, secret_after, changed_at, origin)
-        select %1$s, %2$s, %3$s, 'I', pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %4$s, %7$s, %10$s, %11$s%12$s;
-    else
-        insert into countersign.effect (correlation_id, relation, shape, op, by_trigger, key, before, secret_before, changed_at, origin)
-        select %1$s, %2$s, %3$s, 'D', pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %6$s, %13$s, %9$s, %11$s%12$s;
-    end if;$body$,
-            variant, t.relation, t.shape, format(key_of, 'new'), key_moved, format(key_of, 'old'),
-            format(image, case when hides is null then 'new' else 'w' end), case when large is null then 'null' else 'same' end,
-            case when hides is null then 'null' else 'secret_b' end, case when hides is null then 'null' else 'secret_a' end,
-            case variant when 'null' then 'pg_catalog.clock_timestamp(), pg_catalog.concat_ws('' '', session_user, pg_catalog.current_setting(''application_name''))'
-                 else 'null, null' end,
-            source, format(image, case when hides is null then 'old' else 'o' end))
-            || case variant when 'null' then E'\n    end if;' else E'\n    if not found then' end;
-    end loop;
-    if not t.all_writers then
-        variants := variants || E'\n        perform countersign.check_outside_change(tg_relid);\n    end if;';
-    end if;
+    changed := format('%s, %s, op, pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, k, k_before, b, n, %s', t.relation, t.shape,
+        concat_ws(', ', case when large is null then 'null' else 'same' end,
+                  case when hides is null then 'null, null' else 'secret_b, secret_a' end));
 
     -- A literal, and not a text between dollar signs, which the name of a column could end.
     return format(E'\ncreate or replace function countersign.%I() returns trigger language plpgsql security definer%s as %L',
@@ -476,31 +440,58 @@ begin
         -- fixed where the table has such types.
         case when is_plain then '' else ' set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres'
             ' set extra_float_digits = 1 set bytea_output = hex set lc_monetary = ''C'' set xmlbinary = base64' end,
+        -- What PL/pgSQL assigns is made ready once in a transaction, and the INSERT for each row.
         format($body$
 declare
-    %1$s
+    op pg_catalog."char" := 'U'; k pg_catalog.text; k_before pg_catalog.text; b pg_catalog.text; n pg_catalog.text;%1$s
 begin
     %2$s
-    -- The write found the row as it wanted it: its undo has nothing to do, and a duplicate of it stands as long as the row does.
-    if tg_op operator(pg_catalog.=) 'UPDATE' and old operator(pg_catalog.*=) new then%5$s
-        return null;
+    if tg_op operator(pg_catalog.=) 'DELETE' then
+        op := 'D';
+        k := %3$s;
+        b := %4$s;
+    else
+        k := %5$s;
+        n := %6$s;
+        if tg_op operator(pg_catalog.=) 'INSERT' then
+            op := 'I';
+        -- The write found the row as it wanted it: its undo has nothing to do, and a duplicate of it stands as long as the row does.
+        elsif old operator(pg_catalog.*=) new then
+            op := 'N';%7$s
+        else
+            %8$s
+            if %11$s then k_before := %3$s; end if;
+        end if;
     end if;
-    %3$s%4$s
+    insert into countersign.effect (correlation_id, relation, shape, op, by_trigger, key, key_before, before, after, unchanged,
+        secret_before, secret_after)
+    select a.correlation_id, %9$s
+    from countersign.attempt a
+    where a.ctid operator(pg_catalog.=) case when pg_catalog.current_setting('countersign.at', true) operator(pg_catalog.<>) ''
+                                        then pg_catalog.current_setting('countersign.at', true)::pg_catalog.tid end
+      and case when a.is_begun then a.xmin else a.xmax end operator(pg_catalog.=) pg_catalog.pg_current_xact_id()::pg_catalog.xid;
+    if not found and op operator(pg_catalog.<>) 'N' then
+        perform countersign.check_outside_change(tg_relid);%10$s
+    end if;
     return null;
 end $body$,
-        declared,
-        prepare,
-        case when large is null then
-                 format(E'if tg_op operator(pg_catalog.=) ''UPDATE'' then b := %s; end if;', format(image, case when hides is null then 'old' else 'o' end))
-             else
-                 format(E'if tg_op operator(pg_catalog.=) ''UPDATE'' then\n        if %s then\n            shown := %s; %s\n            b := %s;\n        else\n            b := %s;\n        end if;\n    end if;',
-                     (select string_agg(format('pg_catalog.pg_column_size(old.%I) operator(pg_catalog.>) 500', c), ' or ') from unnest(large) c),
-                     case when hides is null then 'old' else 'o' end,
-                     (select string_agg(format(E'\n            if pg_catalog.pg_column_size(old.%1$I) operator(pg_catalog.>) 500 and pg_catalog.record_image_eq(row(old.%1$I), row(new.%1$I)) then shown.%1$I := null; same := same operator(pg_catalog.||) %2$s::pg_catalog.int2; end if;',
-                                               c, array_position(t.columns, c)), '') from unnest(large) c),
-                     format(image, 'shown'), format(image, case when hides is null then 'old' else 'o' end))
+        declared, prepare, format(key_of, 'old'), format(image, row_before), format(key_of, 'new'),
+        format(image, case when hides is null then 'new' else 'w' end), case when hides is not null then ' secret_b := null;' end,
+        case when large is null then format('b := %s;', format(image, row_before))
+             else format(E'if %s then\n                shown := %s; %s\n                b := %s;\n            else\n                b := %s;\n            end if;',
+                 (select string_agg(format('pg_catalog.pg_column_size(old.%I) operator(pg_catalog.>) 500', c), ' or ') from unnest(large) c),
+                 row_before,
+                 (select string_agg(format(E'\n                if pg_catalog.pg_column_size(old.%1$I) operator(pg_catalog.>) 500 and pg_catalog.record_image_eq(row(old.%1$I), row(new.%1$I)) then shown.%1$I := null; same := same operator(pg_catalog.||) %2$s::pg_catalog.int2; end if;',
+                                           c, array_position(t.columns, c)), '') from unnest(large) c),
+                 format(image, 'shown'), format(image, row_before))
              end,
-        variants, seen));
+        changed,
+        case when t.all_writers then format($outside$
+        insert into countersign.effect (relation, shape, op, by_trigger, key, key_before, before, after, unchanged,
+            secret_before, secret_after, changed_at, origin)
+        values (%s, pg_catalog.clock_timestamp(),
+            pg_catalog.concat_ws(' ', session_user, pg_catalog.current_setting('application_name')));$outside$, changed) end,
+        key_moved));
 end $fn$;
 comment on function countersign.tracking_function(integer, boolean) is
     'The text of the trigger function of a tracked table, with its key and its columns as constants.';

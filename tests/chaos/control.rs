@@ -17,6 +17,7 @@ begin
         answer, answer_summary, affected, images_before, images_after, receipt,
         (select t from countersign.attempt t where t.correlation_id = correlation)));
     delete from countersign.attempt a where a.correlation_id = correlation;
+    return receipt;
 end ";
 
 /// Replaces the function that records the outcome of a write. Everything else of the protocol stays as it is. An error means that there is
