@@ -36,10 +36,11 @@ create table countersign.attempt (
     own_transaction  boolean      not null default nullif(pg_current_xact_id_if_assigned() is null, false),
     is_begun         boolean      not null default false,
     admitted_at      timestamptz  not null default clock_timestamp()
-) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+        vacuum_truncate = off);
 comment on table countersign.attempt is
     'Writes in flight. The transaction that carries one out has inserted its row, or holds its lock (FOR UPDATE): that is its claim. There is no '
-    'CHECK: PostgreSQL plans each one anew for each INSERT.';
+    'CHECK: PostgreSQL plans each one anew for each INSERT. VACUUM leaves the pages: a table of few pages is read whole, and this one soon has more.';
 comment on column countersign.attempt.slot is
     'SHA-256 of what counts as the same call: account, tool, and the caller''s key or else the fingerprint. For an undo: the writes that it undoes, '
     'and which part of the undo it is, if the write declares several calls.';

@@ -367,3 +367,21 @@ async fn acknowledged_writes_survive_a_crash_of_postgresql() {
     assert!(acknowledged.iter().all(|id| found.contains(&id.to_string())), "an acknowledged write is gone");
     check(&database, found.len()).await;
 }
+
+/// A write finds its attempt by the place of its row. PostgreSQL would read a table of few pages as a whole, and a
+/// session would keep that plan while the table grows.
+#[tokio::test(flavor = "multi_thread")]
+async fn vacuum_leaves_the_pages_of_attempts() {
+    let database = ledger("pages").await;
+    database
+        .run(
+            "insert into countersign.attempt (slot, correlation_id, account_id, tool_name, fingerprint, params,
+                 params_summary, own_transaction)
+             select sha256(n::text::bytea), gen_random_uuid(), 'a', 't', 'f', '{}', '{}', true from generate_series(1, 5000) n",
+        )
+        .await;
+    database.run("delete from countersign.attempt").await;
+    database.run("vacuum countersign.attempt").await;
+    let plan = database.rows("explain delete from countersign.attempt where ctid = '(0,1)'").await.concat();
+    assert!(plan.iter().any(|line| line.contains("Tid Scan")), "{plan:?}");
+}
