@@ -264,7 +264,7 @@ end $$;
 comment on function countersign.examine_write(uuid) is 'What `facts_of_write` answers, found in the catalog as it is now.';
 
 create function countersign.facts_of_write(write uuid) returns countersign.write_facts
-language plpgsql stable as $$
+language plpgsql stable set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
     facts     countersign.write_facts := (false, false, false, null, null, null, null);
     t         countersign.tracked;
