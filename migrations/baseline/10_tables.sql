@@ -77,7 +77,7 @@ create table countersign.record (
     idempotency_key  text,
     params           json         not null,
     params_summary   text         not null,
-    status           text         not null check (status <> 'pending'),
+    status           text         not null check (status in ('success', 'failure', 'duplicate')),
     duplicate_of     uuid,
     undo_of          uuid[],
     -- json and not jsonb: a repeated answer equals the first one, with its keys in order.

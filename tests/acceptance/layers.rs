@@ -51,7 +51,7 @@ fn stopped_by(outcome: &Result<(), ReadError>) -> &'static str {
     }
 }
 
-/// What the statements of an attack came to, one after the other on one pool.
+/// Runs the statements of an attack, one after the other on one pool. Returns the last error, and the rows that were read.
 async fn carry_out(reader: &Reader, attack: &Attack) -> (Result<(), ReadError>, Vec<String>) {
     let mut seen = Vec::new();
     let mut outcome = Ok(());

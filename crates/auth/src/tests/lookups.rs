@@ -27,7 +27,7 @@ impl Authenticator {
 #[tokio::test]
 async fn keys_are_looked_up_at_the_first_need_and_then_kept() {
     let signer = Signer::ed25519();
-    let server = KeyServer::start(Answer::JwksCache(vec![signer.jwk("k1")])).await;
+    let server = KeyServer::start(Answer::Keys(vec![signer.jwk("k1")])).await;
     let known = server.authenticator();
     assert_eq!(server.asked(), 0, "no request had a token");
     refused(&known, "cs_nothing-that-looks-like-a-jwt").await;
@@ -42,17 +42,17 @@ async fn keys_are_looked_up_at_the_first_need_and_then_kept() {
 #[tokio::test]
 async fn a_new_key_of_the_issuer_counts_at_once_and_an_old_one_until_it_is_gone() {
     let (old, new) = (Signer::ed25519(), Signer::p256());
-    let server = KeyServer::start(Answer::JwksCache(vec![old.jwk("old")])).await;
+    let server = KeyServer::start(Answer::Keys(vec![old.jwk("old")])).await;
     let known = server.authenticator();
     assert!(identify(&known, &old.token("EdDSA", "old")).await.is_ok());
     known.remote().advance_clock(MINUTE);
 
-    server.answers(Answer::JwksCache(vec![old.jwk("old"), new.jwk("new")]));
+    server.answers(Answer::Keys(vec![old.jwk("old"), new.jwk("new")]));
     assert!(identify(&known, &new.token("ES256", "new")).await.is_ok());
     assert!(identify(&known, &old.token("EdDSA", "old")).await.is_ok());
     assert_eq!(server.asked(), 2);
 
-    server.answers(Answer::JwksCache(vec![new.jwk("new")]));
+    server.answers(Answer::Keys(vec![new.jwk("new")]));
     known.remote().advance_clock(60 * MINUTE);
     // Within the hour the keys are not fetched. After it a request starts a fetch, and does not wait for it.
     assert!(identify(&known, &old.token("EdDSA", "old")).await.is_ok());
@@ -66,7 +66,7 @@ async fn a_new_key_of_the_issuer_counts_at_once_and_an_old_one_until_it_is_gone(
 #[tokio::test]
 async fn unknown_keys_make_no_storm() {
     let (signer, foreign) = (Signer::ed25519(), Signer::ed25519());
-    let server = KeyServer::start(Answer::JwksCache(vec![signer.jwk("k1")])).await;
+    let server = KeyServer::start(Answer::Keys(vec![signer.jwk("k1")])).await;
     let known = server.authenticator();
     assert!(identify(&known, &signer.token("EdDSA", "k1")).await.is_ok());
     let storm = async || {
@@ -162,7 +162,7 @@ async fn a_caller_that_goes_away_does_not_stop_the_fetch_that_others_wait_for() 
 async fn what_is_no_set_of_keys_is_not_taken_and_what_there_was_stays_for_a_day() {
     let signer = Signer::ed25519();
     let token = signer.token("EdDSA", "k1");
-    let elsewhere = KeyServer::start(Answer::JwksCache(vec![signer.jwk("k1")])).await;
+    let elsewhere = KeyServer::start(Answer::Keys(vec![signer.jwk("k1")])).await;
     let location: &'static str = Box::leak(elsewhere.url().into_boxed_str());
     let huge = json!({"keys": [signer.jwk("k1")], "padding": "x".repeat(1024 * 1024)}).to_string();
     let wrong = [
@@ -181,7 +181,7 @@ async fn what_is_no_set_of_keys_is_not_taken_and_what_there_was_stays_for_a_day(
     }
     assert_eq!(elsewhere.asked(), 0, "no redirect is followed");
 
-    let server = KeyServer::start(Answer::JwksCache(vec![signer.jwk("k1")])).await;
+    let server = KeyServer::start(Answer::Keys(vec![signer.jwk("k1")])).await;
     let known = server.authenticator();
     assert!(identify(&known, &token).await.is_ok());
     for (answer, _) in wrong {
@@ -199,7 +199,7 @@ async fn what_is_no_set_of_keys_is_not_taken_and_what_there_was_stays_for_a_day(
     known.remote().advance_clock(24 * 60 * MINUTE);
     let refusal = identify(&known, &token).await.unwrap_err();
     assert!(matches!(refusal, AuthError::Unavailable { .. }), "{refusal:?}");
-    server.answers(Answer::JwksCache(vec![signer.jwk("k1")]));
+    server.answers(Answer::Keys(vec![signer.jwk("k1")]));
     known.remote().advance_clock(Duration::from_secs(5));
     assert!(identify(&known, &token).await.is_ok());
 }
@@ -215,7 +215,7 @@ async fn an_unreachable_issuer_is_unavailable_and_tried_again_after_5_seconds() 
         assert!(matches!(refusal, AuthError::Unavailable { .. }), "{refusal:?}");
     }
     assert_eq!(server.asked(), 1);
-    server.answers(Answer::JwksCache(vec![signer.jwk("k1")]));
+    server.answers(Answer::Keys(vec![signer.jwk("k1")]));
     known.remote().advance_clock(Duration::from_secs(5));
     assert!(identify(&known, &token).await.is_ok());
 

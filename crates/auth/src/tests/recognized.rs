@@ -56,19 +56,19 @@ async fn a_jwt_is_recognized_until_it_expires() {
 #[tokio::test]
 async fn a_jwt_is_recognized_while_the_issuer_publishes_its_key() {
     let (first, second) = (Signer::ed25519(), Signer::ed25519());
-    let server = KeyServer::start(Answer::JwksCache(vec![first.jwk("k1")])).await;
+    let server = KeyServer::start(Answer::Keys(vec![first.jwk("k1")])).await;
     let known = server.authenticator();
     let token = first.token("EdDSA", "k1");
     assert!(identify(&known, &token).await.is_ok());
     // The same keys with an additional one: no signature is checked again.
-    server.answers(Answer::JwksCache(vec![second.jwk("k2"), first.jwk("k1")]));
+    server.answers(Answer::Keys(vec![second.jwk("k2"), first.jwk("k1")]));
     known.remote().advance_clock(HOUR);
     assert!(recognized(&known, &token).is_some());
     server.until_asked(2).await;
     known.remote().refreshed().await;
     assert!(recognized(&known, &token).is_some());
     // Another key with the same id.
-    server.answers(Answer::JwksCache(vec![second.jwk("k1")]));
+    server.answers(Answer::Keys(vec![second.jwk("k1")]));
     known.remote().advance_clock(HOUR);
     assert!(recognized(&known, &token).is_some(), "keys are kept for an hour");
     server.until_asked(3).await;

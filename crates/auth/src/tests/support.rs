@@ -210,7 +210,7 @@ impl KeyServer {
         let answer = self.answer.lock().unwrap().clone();
         let keys = |keys: Vec<Value>| Bytes::from(json!({"keys": keys}).to_string());
         let (status, body) = match answer {
-            Answer::JwksCache(list) => (200, keys(list)),
+            Answer::Keys(list) => (200, keys(list)),
             Answer::Status(status, _) => (status, Bytes::from_static(b"{\"keys\": []}")),
             Answer::Body(body) => (200, body),
             Answer::Held(mut until, list) => {
