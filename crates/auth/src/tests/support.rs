@@ -166,7 +166,7 @@ pub(super) async fn refused(authenticator: &Authenticator, token: &str) -> Strin
 /// The response of the server of the keys.
 #[derive(Clone)]
 pub(super) enum Answer {
-    JwksCache(Vec<Value>),
+    Keys(Vec<Value>),
     Status(u16, &'static str),
     Body(Bytes),
     /// The keys, once this is true.
