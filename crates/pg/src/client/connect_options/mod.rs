@@ -260,6 +260,11 @@ impl ConnectOptions {
         format!("host {} ({host}), user {} ({user}), database {} ({dbname})", self.address(), self.user, self.dbname)
     }
 
+    /// The program that prints the password; `None` if the password is given, as for the login that the ledger has.
+    pub(crate) fn used_password_command(&self) -> Option<&PasswordCommand> {
+        self.password_command.as_ref().filter(|_| self.password.is_none())
+    }
+
     /// The password for a server, from the options or from the password file.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ const READ_ONLY_SETTING: &str = "default_transaction_read_only";
 pub(crate) async fn connect(target: &ConnectOptions, settings: &SessionSettings) -> Result<Connection, ConnectError> {
     let start = Instant::now();
     let connected = connect_once(target, settings).await;
-    if let (Err(ConnectError::Authentication(_)), Some(command)) = (&connected, &target.password_command)
+    if let (Err(ConnectError::Authentication(_)), Some(command)) = (&connected, target.used_password_command())
         && command.forget_before(start).await
     {
         return connect_once(target, settings).await;
@@ -91,9 +91,7 @@ async fn with_password<'t>(
     target: &'t ConnectOptions,
     address: &Address,
 ) -> Result<Cow<'t, ConnectOptions>, ConnectError> {
-    let Some(command) = target.password_command.as_ref().filter(|_| target.password.is_none()) else {
-        return Ok(Cow::Borrowed(target));
-    };
+    let Some(command) = target.used_password_command() else { return Ok(Cow::Borrowed(target)) };
     let password = command.password(target, address).await.map_err(|reason| {
         tracing::warn!(%address, reason, "there is no password");
         ConnectError::PasswordCommand { place: address.to_string() }
