@@ -35,7 +35,7 @@ impl Console {
     /// With more arguments.
     pub(crate) async fn with(db: &Database, arguments: &[&str]) -> Self {
         let role = format!("console_{}", db.name());
-        db.run(&format!("do $$ begin create role {role} login; exception when duplicate_object then null; end $$; grant countersign_console to {role}")).await;
+        db.run(&format!("do $$ begin create role {role} login; exception when duplicate_object or unique_violation then null; end $$; grant countersign_console to {role}")).await;
         let mut command = Command::new(testkit::countersign());
         command.env("DATABASE_URL", db.url_as(&role));
         command.args(["--log", "info", "console", "--listen", "127.0.0.1:0"]).args(arguments).kill_on_drop(true);

@@ -301,7 +301,10 @@ create trigger see after insert on countersign.record for each row execute funct
 async fn no_statement_ends_the_transaction_of_its_record_or_reaches_the_next_write() {
     let db = database().await;
     db.run(HAZARD_SCHEMA).await;
-    db.run("do $$ begin create role nobody_in_particular; exception when duplicate_object then end $$").await;
+    db.run(
+        "do $$ begin create role nobody_in_particular; exception when duplicate_object or unique_violation then end $$",
+    )
+    .await;
     // As the superuser, who may do the most.
     let mut command = Server::command(&db);
     command.env("DATABASE_URL", db.url()).args([

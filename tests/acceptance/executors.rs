@@ -128,27 +128,26 @@ async fn effects_beyond_a_rollback_are_shown_by_their_own_preview_and_happen_aft
     let db = database().await;
     let ledger = Ledger::new(ConnectOptions::parse(&db.url()).unwrap(), LedgerOptions::default());
     let source = manifest::Source { path: "burn.toml".into(), text: BURN.to_owned() };
-    let names = manifest::ServerNames { builtin: &tools::builtin::NAMES, executors: &["burn"] };
+    let names = manifest::ServerNames { builtin: &tools::builtin::NAMES, executors: &["burn"], prefix: "" };
     let catalog = manifest::compile(&[source], &names, &ledger).await.unwrap();
     let outside = Arc::new(Outside::default());
     let mut native = ledger::ExecutorRegistry::default();
     native.register("burn", outside.clone()).unwrap();
     let services = tools::Services {
         reader: None,
+        name: None,
         has_ledger: true,
-        gate: ledger.gate(),
-        records: ledger.records(),
-        plans: ledger.plans(),
-        proposals: ledger.proposals(),
-        gauges: ledger.gauges(),
-        read_log: ledger.read_log(),
+        gauges: tools::LedgerScrape::new(Some(ledger.gauges())),
+        ledger: ledger.clone(),
         metrics: tools::Metrics::new(),
         call_deadline: Duration::from_secs(20),
+        activity: tools::Activity::default(),
         masks: tools::MaskPolicy::default(),
         execute_sql: None,
         console: None,
     };
-    let registry = Arc::new(tools::Registry::new(&services, &catalog, &native).unwrap());
+    let tools = tools::Toolset::new(&services, &catalog, &native).unwrap();
+    let registry = tools::Registry::of_one(Arc::new(tools));
     let call = async |tool: &str, arguments: serde_json::Value| {
         let arguments = arguments.as_object().unwrap().clone();
         let reply = registry.call(tool, arguments, Principal::default()).await.unwrap();

@@ -79,6 +79,7 @@ mod roles;
 mod samples;
 mod scaffold;
 mod sensitive;
+mod several_databases;
 mod shop;
 mod skips;
 mod standby;

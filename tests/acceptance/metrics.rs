@@ -13,13 +13,13 @@ use ledger::read::{ReadLimits, Reader, SearchPath};
 use ledger::{ConnectOptions, Ledger, LedgerOptions};
 use serde_json::{Value, json};
 use testkit::{Database, arguments, database, poll, repository};
-use tools::{Metrics, Registry, Services};
+use tools::{LedgerScrape, Metrics, Registry, Services, Toolset};
 use types::Principal;
 
 /// What a server has, without a transport: its tools, over the logins that servers have.
 pub(crate) struct World {
     pub(crate) services: Services,
-    registry: Arc<Registry>,
+    registry: Registry,
 }
 
 impl World {
@@ -38,10 +38,11 @@ impl World {
         let sources = ["social", "studio"].map(|name| {
             manifest::Source::read(repository().join(format!("manifests/{name}.toml"))).expect("a shipped manifest")
         });
-        let names = manifest::ServerNames { builtin: &tools::builtin::NAMES, executors: &["delete_package_photo"] };
+        let names =
+            manifest::ServerNames { builtin: &tools::builtin::NAMES, executors: &["delete_package_photo"], prefix: "" };
         let catalog = manifest::compile(&sources, &names, &ledger).await.unwrap();
-        let registry = Registry::new(&services, &catalog, &tools::native::executors().unwrap()).unwrap();
-        Self { services, registry: Arc::new(registry) }
+        let tools = Toolset::new(&services, &catalog, &tools::native::executors().unwrap()).unwrap();
+        Self { services, registry: Registry::of_one(Arc::new(tools)) }
     }
 
     /// Calls a tool; its envelope, if there is such a tool.
@@ -52,22 +53,20 @@ impl World {
     }
 
     async fn scrape(&self) -> Scraped {
-        Scraped::parse(&self.services.render_metrics().await)
+        Scraped::parse(&self.services.metrics.render(std::slice::from_ref(&self.services)).await)
     }
 }
 
 /// What tools work on, but for the read path.
 pub(crate) fn without_reader(ledger: &Ledger) -> Services {
     Services {
+        name: None,
         reader: None,
         has_ledger: true,
-        gate: ledger.gate(),
-        records: ledger.records(),
-        plans: ledger.plans(),
+        gauges: LedgerScrape::new(Some(ledger.gauges())),
+        ledger: ledger.clone(),
         call_deadline: Duration::from_secs(20),
-        proposals: ledger.proposals(),
-        gauges: ledger.gauges(),
-        read_log: ledger.read_log(),
+        activity: tools::Activity::default(),
         metrics: Metrics::new(),
         masks: tools::MaskPolicy::default(),
         execute_sql: None,
@@ -146,7 +145,7 @@ async fn a_call_is_counted_once_by_its_outcome_and_labels_hold_none_of_its_data(
     assert_eq!(counted, expected.each_ref().map(|(name, count)| (name.as_str(), *count)));
     assert_eq!(scraped.of(r#"countersign_tool_call_duration_seconds_count{tool="query_database"}"#), 4.0);
     assert_eq!(scraped.of("countersign_calls_in_flight"), 0.0);
-    let text = world.services.render_metrics().await;
+    let text = world.services.metrics.render(std::slice::from_ref(&world.services)).await;
     let counters: Vec<&str> = text.lines().filter(|line| line.starts_with("countersign_tool_calls_total")).collect();
     assert!(counters.is_sorted(), "{counters:#?}");
     let buckets: Vec<&str> =

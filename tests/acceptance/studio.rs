@@ -37,7 +37,7 @@ const TABLES: [(&str, &str); 5] = [
 async fn writer(db: &Database) -> Client {
     let role = format!("writer_{}", db.name());
     db.run(&format!(
-        "do $$ begin create role {role} login in role countersign_writer; exception when duplicate_object then end $$"
+        "do $$ begin create role {role} login in role countersign_writer; exception when duplicate_object or unique_violation then end $$"
     ))
     .await;
     let url = db.url_as(&role);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, CommandFactory, Parser, ValueEnum};
-use types::quoted;
+use types::{DatabaseName, quoted};
 
 use crate::connection::ConnectionFields;
 use crate::error::CliError;
@@ -47,6 +47,9 @@ struct CommonArgs {
     /// The configuration file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// A database of the configuration file, by its name there.
+    #[arg(long, value_name = "NAME")]
+    database: Option<DatabaseName>,
     /// Print this help.
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,
@@ -251,6 +254,7 @@ fn invocation(mode: Mode, connection: ConnectionFields, common: CommonArgs) -> R
             .map_err(|problem| CliError { message: format!("--log: {problem}"), ..problem })?,
         audit: if common.audit { Some(true) } else { common.no_audit.then_some(false) },
         config: common.config,
+        configured_database: common.database,
         env: HashMap::new(),
         shown_argv: Vec::new(),
     })

@@ -1,9 +1,12 @@
 //! The result of parsing a command line, by either parser (`args`, `psql`).
 
 use std::collections::HashMap;
+
 use std::path::PathBuf;
 
 use serde_json::Value;
+
+use types::DatabaseName;
 
 use crate::connection::{ConnectionFields, ConnectionString};
 use crate::error::CliError;
@@ -39,6 +42,8 @@ pub struct Invocation {
     pub audit: Option<bool>,
     /// `--config`, for the code that reads the configuration.
     pub config: Option<PathBuf>,
+    /// `--database`, for the same code.
+    pub configured_database: Option<DatabaseName>,
     pub env: HashMap<String, String>,
     /// The arguments, without secrets.
     pub shown_argv: Vec<String>,

@@ -90,7 +90,12 @@ impl Authenticator {
         }
         let principal =
             Principal { account_id: token.account.clone(), actor: token.label.clone(), ..Principal::default() };
-        let identity = Identity { principal, profile: token.profile.clone(), credential: "token" };
+        let identity = Identity {
+            principal,
+            profile: token.profile.clone(),
+            databases: token.databases.clone(),
+            credential: "token",
+        };
         Ok(Authentication { identity, expires: token.expires })
     }
 

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest;
 use ring::rand::{SecureRandom, SystemRandom};
 use time::OffsetDateTime;
-use types::{AccountId, Secret};
+use types::{AccountId, DatabaseName, Secret};
 
 /// Prefix of generated tokens, so that secret scanners can find them.
 const PREFIX: &str = "cs_";
@@ -23,6 +23,8 @@ pub struct BearerToken {
     pub hash: TokenHash,
     pub account: AccountId,
     pub profile: String,
+    /// The databases that the token reaches; `None` for all that the profile reaches.
+    pub databases: Option<Vec<DatabaseName>>,
     /// The actor in records.
     pub label: Option<String>,
     /// When the token expires; `None` for never.

@@ -1,7 +1,7 @@
 //! Identities and the labels of tokens.
 
 use time::OffsetDateTime;
-use types::Principal;
+use types::{DatabaseName, Principal};
 
 const MAX_LABEL_BYTES: usize = 255;
 
@@ -23,6 +23,8 @@ pub struct Identity {
     /// The owner of the records, proposals and sessions that the caller may see.
     pub principal: Principal,
     pub profile: String,
+    /// The databases that the credential reaches; `None` for all that the profile reaches.
+    pub databases: Option<Vec<DatabaseName>>,
     /// The kind of credential: `token`, `jwt` or `none`.
     pub credential: &'static str,
 }

@@ -119,7 +119,7 @@ impl JwtVerifier {
         let label = self.issuer.label_claim.as_deref().and_then(|claim| claims.text(claim));
         let actor = label.filter(|label| is_label(label)).map(ToOwned::to_owned);
         let principal = Principal { account_id, actor, ..Principal::default() };
-        Ok(Identity { principal, profile: profile.clone(), credential: "jwt" })
+        Ok(Identity { principal, profile: profile.clone(), databases: None, credential: "jwt" })
     }
 
     fn invalid(&self, fault: &str) -> AuthError {

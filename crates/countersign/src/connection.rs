@@ -8,7 +8,7 @@ use ledger::read::{ConnectError, Error};
 use ledger::{ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo, SchemaError};
 use types::Secret;
 
-use crate::settings::{SecretSource, Settings};
+use crate::settings::{DatabaseSettings, SecretSource};
 
 /// The variable that many programs use for the connection string.
 const DATABASE_URL: &str = "DATABASE_URL";
@@ -17,7 +17,7 @@ const DATABASE_URL: &str = "DATABASE_URL";
 const PLACES: [&str; 4] = ["PGHOST", "PGHOSTADDR", "PGDATABASE", "PGSERVICE"];
 
 /// The configured database; if there is none, an error that says how to configure one.
-pub(crate) fn configured(settings: &Settings) -> anyhow::Result<ConnectOptions> {
+pub(crate) fn configured(settings: &DatabaseSettings) -> anyhow::Result<ConnectOptions> {
     if let Some(database) = named(settings) {
         return parse(&database, settings);
     }
@@ -32,13 +32,13 @@ pub(crate) fn configured(settings: &Settings) -> anyhow::Result<ConnectOptions> 
 }
 
 /// The connection string to use; `None` if there is none.
-pub(crate) fn named(settings: &Settings) -> Option<SecretSource> {
+pub(crate) fn named(settings: &DatabaseSettings) -> Option<SecretSource> {
     let shared =
         || variable(DATABASE_URL).map(|url| SecretSource { text: Secret::new(url), origin: DATABASE_URL.to_owned() });
-    settings.database.clone().or_else(shared)
+    settings.url.clone().or_else(shared)
 }
 
-pub(crate) fn parse(string: &SecretSource, settings: &Settings) -> anyhow::Result<ConnectOptions> {
+pub(crate) fn parse(string: &SecretSource, settings: &DatabaseSettings) -> anyhow::Result<ConnectOptions> {
     let read = || {
         let conninfo = Conninfo::parse(string.text.expose())?.with_origin(&string.origin);
         anyhow::Ok(target(&conninfo, settings)?)
@@ -46,18 +46,18 @@ pub(crate) fn parse(string: &SecretSource, settings: &Settings) -> anyhow::Resul
     read().with_context(|| string.origin.clone())
 }
 
-fn target(conninfo: &Conninfo, settings: &Settings) -> Result<ConnectOptions, ConnectOptionsError> {
+fn target(conninfo: &Conninfo, settings: &DatabaseSettings) -> Result<ConnectOptions, ConnectOptionsError> {
     let options = ConnectOptions::from_conninfo(conninfo, &environment(settings))?.with_pooler(settings.pooler)?;
     Ok(ConnectOptions { password_command: settings.password_command.clone(), ..options })
 }
 
-fn environment(settings: &Settings) -> ConnectEnvironment {
+fn environment(settings: &DatabaseSettings) -> ConnectEnvironment {
     ConnectEnvironment::from_process(settings.connect_timeout)
 }
 
 /// The connection string of the configured database for another login. It does not depend on this process's
 /// environment.
-pub(crate) fn text_for_login(settings: &Settings, user: &str, password: &Secret) -> anyhow::Result<Secret> {
+pub(crate) fn text_for_login(settings: &DatabaseSettings, user: &str, password: &Secret) -> anyhow::Result<Secret> {
     let database = named(settings);
     let conninfo = Conninfo::parse(database.as_ref().map_or("", |database| database.text.expose()))?;
     Ok(ConnectOptions::text_for_login(&conninfo, &environment(settings), user, password)?)
@@ -65,7 +65,7 @@ pub(crate) fn text_for_login(settings: &Settings, user: &str, password: &Secret)
 
 /// The sources of host, user and database, if the error is a failed connection to the configured database: the end of
 /// a message.
-pub(crate) fn origins(error: &anyhow::Error, settings: &Settings) -> Option<String> {
+pub(crate) fn origins(error: &anyhow::Error, settings: &DatabaseSettings) -> Option<String> {
     let is_connect = error.chain().any(|cause| {
         let schema = cause.downcast_ref().map(|error| matches!(error, SchemaError::Database(Error::Connect(_))));
         let database = cause.downcast_ref().map(|error| matches!(error, Error::Connect(_)));
@@ -84,7 +84,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Runs a command that uses the configured database, with a time limit.
 pub(crate) async fn answered<T>(
-    settings: &Settings,
+    settings: &DatabaseSettings,
     work: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<T> {
     if let Ok(outcome) = tokio::time::timeout(COMMAND_TIMEOUT, work).await {

@@ -37,7 +37,7 @@ use crate::commands::{
     audit, check, console, demo, doctor, freeze, front_ends, generated, init, install, keys, proposals, scaffold,
     serve, token, track, try_tool, undo, witness,
 };
-use crate::settings::{ConfigSources, OpenSecretFile, Settings};
+use crate::settings::{ConfigSources, DatabaseSettings, OpenSecretFile, Settings};
 
 fn main() -> ExitCode {
     malloc_tuning::keep_large_blocks_apart();
@@ -58,11 +58,11 @@ fn main() -> ExitCode {
         Err(error) => return failed(&error),
     };
     // The demo prints its own progress.
-    let is_quiet = matches!(command, Command::Demo(_)) && sources.given.log.log.is_none();
+    let is_quiet = matches!(command, Command::Demo(_)) && sources.given.server.log.log.is_none();
     if let Err(error) = logging::start(if is_quiet { "warn" } else { &settings.log }, settings.log_format) {
         return failed(&error);
     }
-    for OpenSecretFile { path, key } in &settings.open_secret_files {
+    for OpenSecretFile { path, key } in settings.open_secret_files() {
         let path = path.display();
         tracing::warn!("every user of this machine may read the secret in {path} ({key}): chmod 600 {path}");
     }
@@ -73,11 +73,14 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(run(command, sources, settings.clone()));
     // A task that still runs (a blocked read of standard input) must not delay the end.
     runtime.shutdown_background();
-    outcome.unwrap_or_else(|error| failed_with(&error, &settings))
+    outcome.unwrap_or_else(|error| match settings.database() {
+        Ok(database) => failed_with(&error, database),
+        Err(_) => failed(&error),
+    })
 }
 
 /// Prints an error. If the connection may be its cause, also prints the sources of host, user and database.
-fn failed_with(error: &anyhow::Error, settings: &Settings) -> ExitCode {
+fn failed_with(error: &anyhow::Error, settings: &DatabaseSettings) -> ExitCode {
     match connection::origins(error, settings) {
         Some(origins) => failed(&anyhow::anyhow!("{error:#}; {origins}")),
         None => failed(error),
@@ -88,24 +91,30 @@ async fn run(command: Command, sources: ConfigSources, settings: Settings) -> an
     match command {
         Command::Demo(arguments) => demo::run(arguments, &settings, doctor::health_check).await?,
         Command::Serve(arguments) => serve::run(&arguments.own, sources, settings).await?,
-        Command::Init(arguments) => connection::answered(&settings, init::run(&arguments.own, &settings)).await?,
+        Command::Init(arguments) => {
+            let database = settings.database()?;
+            connection::answered(database, init::run(&arguments.own, database)).await?;
+        }
         Command::Track(arguments) => {
-            return connection::answered(&settings, track::track(arguments.own, &settings)).await;
+            let database = settings.database()?;
+            return connection::answered(database, track::track(arguments.own, database)).await;
         }
         Command::Untrack(arguments) => {
-            return connection::answered(&settings, track::untrack(arguments.own, &settings)).await;
+            let database = settings.database()?;
+            return connection::answered(database, track::untrack(arguments.own, database)).await;
         }
         Command::Undo(arguments) => return undo::run(*arguments, &settings).await,
-        Command::Freeze(arguments) => return freeze::freeze(arguments.own, &settings).await,
-        Command::Unfreeze(arguments) => return freeze::unfreeze(arguments.own, &settings).await,
-        Command::Check(arguments) => connection::answered(&settings, check::run(&arguments.own, &settings)).await?,
+        Command::Freeze(arguments) => return freeze::freeze(arguments.own, settings.database()?).await,
+        Command::Unfreeze(arguments) => return freeze::unfreeze(arguments.own, settings.database()?).await,
+        Command::Check(arguments) => return check::run(&arguments.own, &settings).await,
         Command::Scaffold(arguments) => {
-            connection::answered(&settings, scaffold::run(&arguments.own, &settings)).await?;
+            let database = settings.database()?;
+            connection::answered(database, scaffold::run(&arguments.own, database)).await?;
         }
         Command::Try(arguments) => return try_tool::run(&arguments.own, &settings).await,
         Command::Audit(command) => return audit::run(command, &settings).await,
         Command::Proposals(command) => return proposals::run(command, &settings).await,
-        Command::Keys(command) => keys::run(command, &settings).await?,
+        Command::Keys(command) => keys::run(command, settings.database()?).await?,
         Command::Console(arguments) => console::run(arguments, &settings, doctor::health_check).await?,
         Command::Witness(command) => witness::run(command).await?,
         Command::Token(command) => token::run(command, &sources, &settings)?,

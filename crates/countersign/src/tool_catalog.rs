@@ -17,7 +17,7 @@ use manifest::{
 };
 use types::{ConditionShape, DescribeError, DescribeStatement, StatementShape};
 
-use crate::settings::ProfileConfig;
+use crate::settings::{DatabaseSettings, ProfileConfig, Settings};
 
 pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
     paths
@@ -51,17 +51,39 @@ impl DescribeStatement for HintingDescriber<'_> {
     }
 }
 
+/// What the tools of a database must fit to, besides the database.
+#[derive(Default)]
+pub(crate) struct ServerTools<'a> {
+    /// What the names of the database's tools begin with.
+    prefix: &'a str,
+    profiles: &'a [ProfileConfig],
+    /// The tools of the manifests of other databases.
+    elsewhere: Vec<String>,
+}
+
+impl<'a> ServerTools<'a> {
+    pub(crate) fn new(settings: &'a Settings, database: &'a DatabaseSettings) -> Self {
+        let others = settings.databases.iter().filter(|other| other.name() != database.name());
+        // What is wrong with the manifests of another database is reported there.
+        let declared = |other: &DatabaseSettings| {
+            manifest::declared(&read_manifests(&other.manifests).unwrap_or_default(), &other.prefix)
+        };
+        let elsewhere = others.flat_map(declared).map(|tool| tool.name).collect();
+        Self { prefix: &database.prefix, profiles: &settings.profiles, elsewhere }
+    }
+}
+
 /// Compiles manifests against the live database, all or nothing, and checks that the tools named in profiles exist.
 ///
 /// # Errors
 /// Contains [`Diagnostics`] with all errors if manifests or profiles are wrong.
 pub(crate) async fn compile(
     sources: &[Source],
-    profiles: &[ProfileConfig],
+    server: &ServerTools<'_>,
     ledger: &Ledger,
     target: &ConnectOptions,
 ) -> anyhow::Result<ToolCatalog> {
-    let catalog = compile_fitting(sources, profiles, ledger, target).await?;
+    let catalog = compile_fitting(sources, server, ledger, target).await?;
     if catalog.misfits.is_empty() { Ok(catalog) } else { Err(not_fitting(catalog.misfits)) }
 }
 
@@ -72,14 +94,16 @@ pub(crate) async fn compile(
 /// Contains [`Diagnostics`] with all errors if a file or a profile is wrong regardless of the database.
 pub(crate) async fn compile_fitting(
     sources: &[Source],
-    profiles: &[ProfileConfig],
+    server: &ServerTools<'_>,
     ledger: &Ledger,
     target: &ConnectOptions,
 ) -> anyhow::Result<ToolCatalog> {
-    let compiled = describe(sources, ledger, target).await?;
-    let declared = manifest::declared_names(sources);
-    let known: Vec<&str> = tools::builtin::NAMES.into_iter().chain(declared.iter().map(String::as_str)).collect();
-    let of_profiles: Vec<Diagnostic> = profiles.iter().flat_map(|own| own.unknown_tools(&known)).collect();
+    let compiled = describe(sources, server.prefix, ledger, target).await?;
+    let declared = manifest::declared(sources, server.prefix);
+    let declared = declared.iter().map(|tool| tool.name.as_str());
+    let elsewhere = server.elsewhere.iter().map(String::as_str);
+    let known: Vec<&str> = tools::builtin::NAMES.into_iter().chain(declared).chain(elsewhere).collect();
+    let of_profiles: Vec<Diagnostic> = server.profiles.iter().flat_map(|own| own.unknown_tools(&known)).collect();
     let compiled = match compiled {
         Err(Diagnostics(mut mistakes)) => {
             mistakes.extend(of_profiles);
@@ -105,19 +129,20 @@ pub(crate) async fn compile_statements(
     target: &ConnectOptions,
 ) -> anyhow::Result<ToolCatalog> {
     let Compilation { catalog, undo_mistakes } =
-        describe(sources, ledger, target).await?.map_err(|Diagnostics(mistakes)| not_fitting(mistakes))?;
+        describe(sources, "", ledger, target).await?.map_err(|Diagnostics(mistakes)| not_fitting(mistakes))?;
     let mistakes: Vec<Diagnostic> = catalog.misfits.iter().cloned().chain(undo_mistakes).collect();
     if mistakes.is_empty() { Ok(catalog) } else { Err(not_fitting(mistakes)) }
 }
 
 async fn describe(
     sources: &[Source],
+    prefix: &str,
     ledger: &Ledger,
     target: &ConnectOptions,
 ) -> anyhow::Result<Result<Compilation, Diagnostics>> {
     let native = tools::native::executors()?;
     let executors: Vec<&str> = native.names().collect();
-    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors };
+    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors, prefix };
     let limits = ReadLimits { sessions: 1, ..ReadLimits::default() };
     let names = CatalogNames::new(Reader::new(target.clone(), &SearchPath::default(), limits));
     Ok(manifest::compile_fitting(sources, &server, &HintingDescriber { ledger, names }).await)

@@ -161,6 +161,13 @@ impl Ledger {
         }
     }
 
+    /// Closes the idle sessions that were not used for this time.
+    pub async fn close_unused(&self, time: Duration) {
+        self.writer.close_unused(time).await;
+        self.gauges.close_unused(time).await;
+        self.read_log.close_unused(time).await;
+    }
+
     /// Discards the idle sessions with their prepared statements.
     pub fn forget_idle_sessions(&self) {
         self.writer.retire_all();

@@ -44,7 +44,7 @@ mod tool_schema;
 mod undo;
 mod value;
 
-pub use compile::{Compilation, ServerNames, check_files, compile, compile_fitting, declared_names};
+pub use compile::{Compilation, ServerNames, check_files, compile, compile_fitting, declared};
 pub use diagnostic::{Diagnostic, Diagnostics, Location};
 pub use json_schema::manifest_schema;
 pub use notes::name_parts;
@@ -52,8 +52,8 @@ pub use policy::Conditions;
 pub use set_clause::SetClause;
 pub use source::Source;
 pub use spec::{
-    Access, BuiltinTool, Limits, Note, OutdatedTool, Param, ParamSource, QueryDefaults, RowExpectation, StatementSpec,
-    ToolCatalog, ToolSpec, UndoSpec, ValueSource,
+    Access, BuiltinTool, DeclaredTool, Limits, Note, OutdatedTool, Param, ParamSource, QueryDefaults, RowExpectation,
+    StatementSpec, ToolCatalog, ToolSpec, UndoSpec, ValueSource,
 };
 pub use summary::Summary;
 pub use timestamp::{is_timestamp, timestamp_in_utc};

@@ -71,6 +71,19 @@ pub(crate) struct ParsedManifest<'s> {
     pub(crate) instructions: Vec<(&'s Source, Spanned<String>)>,
 }
 
+impl ParsedManifest<'_> {
+    /// Prefixes the names of all tools, where they are declared and where an undo calls them.
+    pub(crate) fn add_prefix(&mut self, prefix: &str) {
+        let add = |name: &mut String| name.insert_str(0, prefix);
+        for ParsedTool { label, tool, .. } in &mut self.tools {
+            let Some(tool) = tool else { continue };
+            label.as_mut().map(add);
+            let undone_by = tool.undo.as_mut().and_then(|undo| undo.tool.as_mut());
+            [Some(&mut tool.name), undone_by].into_iter().flatten().for_each(|name| add(name.get_mut()));
+        }
+    }
+}
+
 /// Adds the declarations of a manifest.
 pub(crate) fn parse<'s>(source: &'s Source, manifest: &mut ParsedManifest<'s>, diagnostics: &mut Diagnostics) {
     let document = match DeTable::parse(&source.text) {

@@ -16,6 +16,8 @@ use crate::{Diagnostic, Location, SetClause, Summary};
 /// All tools and notes of all manifests, in the order of the files and of their contents.
 #[derive(Debug, Clone, Default)]
 pub struct ToolCatalog {
+    /// Every tool of the manifests, whether it is valid or not.
+    pub declared: Vec<DeclaredTool>,
     pub tools: Vec<Arc<ToolSpec>>,
     /// The operator's notes on the schema.
     pub notes: Vec<Note>,
@@ -35,6 +37,14 @@ pub struct ToolCatalog {
     /// The names of the tools in `recorded` that change only their own tables: no trigger and no inheriting table is
     /// involved.
     pub self_contained: BTreeSet<String>,
+}
+
+/// A tool that a manifest declares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeclaredTool {
+    pub name: String,
+    pub at: Location,
+    pub params: Vec<String>,
 }
 
 /// A tool whose declaration is valid, but which does not fit the database now.

@@ -6,8 +6,11 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::{HeaderMap, StatusCode, header};
+use serde::Serialize;
 use serde_json::json;
 use tools::metrics::CONTENT_TYPE;
+use tools::{DatabaseHealth, NotServed};
+use types::DatabaseName;
 
 use crate::client_address::ClientAddress;
 use crate::error_response::HttpError;
@@ -28,31 +31,81 @@ pub(crate) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// `/readyz`: whether the server can answer calls, as status 200 or 503. If tools do not fit the database, the server
-/// is ready and `degraded`. The reasons may name the database, its login and its tables, so only authenticated
-/// callers and programs on this machine see them.
+/// `/readyz`: whether the server can answer calls, as status 200 or 503. If a database does not answer while others
+/// do, or tools do not fit their database, the server is ready and `degraded`. The reasons may name the database, its
+/// login and its tables, so only authenticated callers and programs on this machine see them.
 pub(crate) async fn readyz(
     State(state): State<Arc<AppState>>,
     Extension(caller): Extension<ClientAddress>,
     headers: HeaderMap,
 ) -> Response {
     let checked = state.readiness.check().await;
-    let outdated = state.readiness.current().map(|active| active.backend.registry.outdated()).unwrap_or_default();
-    if checked.is_ok() && outdated.is_empty() {
+    let active = state.readiness.current().ok();
+    let not_served = active.map(|active| active.backend.registry.not_served()).unwrap_or_default();
+    if checked.as_ref().is_ok_and(Vec::is_empty) && not_served.is_empty() {
         return Json(json!({"status": "ready"})).into_response();
     }
     let may_see_reason = caller.is_local(&state.proxies, &headers)
         || headers.contains_key(header::AUTHORIZATION)
             && state.requires_credentials()
             && state.authenticate(&caller, &headers).await.is_ok();
-    let tools = || outdated.iter().map(|(tool, reason)| json!({"tool": tool, "reason": reason})).collect::<Vec<_>>();
-    let (status, body) = match (checked, may_see_reason) {
-        (Ok(()), true) => (StatusCode::OK, json!({"status": "degraded", "not_served": tools()})),
-        (Ok(()), false) => (StatusCode::OK, json!({"status": "degraded"})),
-        (Err(reason), true) => (StatusCode::SERVICE_UNAVAILABLE, json!({"status": "unavailable", "reason": reason})),
-        (Err(_), false) => (StatusCode::SERVICE_UNAVAILABLE, json!({"status": "unavailable"})),
+    let (status, body) = match &checked {
+        Ok(databases) => (StatusCode::OK, Health::degraded(databases, &not_served)),
+        Err(reason) => {
+            (StatusCode::SERVICE_UNAVAILABLE, Health { reason: Some(reason.clone()), ..Health::new("unavailable") })
+        }
     };
+    let body = if may_see_reason { body } else { Health::new(body.status) };
     (status, Json(body)).into_response()
+}
+
+/// The state of a server that is not simply ready.
+#[derive(Debug, Serialize)]
+struct Health<'a> {
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unavailable: Vec<UnavailableDatabase<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_served: Vec<NotServedTool<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct UnavailableDatabase<'a> {
+    database: Option<&'a DatabaseName>,
+    reason: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct NotServedTool<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    database: Option<&'a DatabaseName>,
+    tool: &'a str,
+    reason: &'a str,
+}
+
+impl<'a> Health<'a> {
+    const fn new(status: &'static str) -> Self {
+        Self { status, reason: None, unavailable: Vec::new(), not_served: Vec::new() }
+    }
+
+    fn degraded(databases: &'a [DatabaseHealth], not_served: &'a [NotServed]) -> Self {
+        let unavailable = databases.iter().map(|own| UnavailableDatabase {
+            database: own.database.as_ref(),
+            reason: own.error.as_deref().unwrap_or_default(),
+        });
+        let tool = |own: &'a NotServed| NotServedTool {
+            database: own.database.as_ref(),
+            tool: &own.tool,
+            reason: &own.reason,
+        };
+        Self {
+            unavailable: unavailable.collect(),
+            not_served: not_served.iter().map(tool).collect(),
+            ..Self::new("degraded")
+        }
+    }
 }
 
 /// `/metrics`. Metrics name tools, so the caller must be authenticated if the server requires credentials.
@@ -62,7 +115,7 @@ pub(crate) async fn metrics(
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, HttpError> {
     state.authenticate(&caller, &headers).await?;
-    let text = state.readiness.current()?.backend.services.render_metrics().await;
+    let text = state.readiness.current()?.backend.registry.render_metrics(&state.metrics).await;
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text))
 }
 

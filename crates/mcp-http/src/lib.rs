@@ -46,5 +46,5 @@ mod streams;
 pub use host_check::{parse_host, parse_origin};
 pub use listener::serve_http;
 pub use quota::AccountQuotas;
-pub use request_context::{Backend, ReadinessCheck};
+pub use request_context::Backend;
 pub use state::{AppState, HttpOptions, anonymous_identity, resource_uri};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
+use tools::DatabaseHealth;
 
 use crate::active_backend::ActiveBackend;
 use crate::error_response::{HttpError, STOPPING};
@@ -13,11 +14,14 @@ use crate::request_context::Backend;
 /// How long a request waits for a server that is starting: longer than a start takes with a reachable database.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the database may take to answer a check.
+/// How long a database may take to answer a check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the result of a check is valid.
 const CHECK_CACHE_TIME: Duration = Duration::from_secs(1);
+
+/// The databases that do not answer, or the reason why no call can be answered.
+type CheckResult = Result<Vec<DatabaseHealth>, String>;
 
 #[derive(Clone)]
 enum Phase {
@@ -29,7 +33,7 @@ enum Phase {
 
 pub(crate) struct Readiness {
     phase: watch::Sender<Phase>,
-    last_check: Mutex<Option<(Instant, Result<(), String>)>>,
+    last_check: Mutex<Option<(Instant, CheckResult)>>,
 }
 
 impl Readiness {
@@ -80,15 +84,15 @@ impl Readiness {
         self.current()
     }
 
-    /// Whether calls can be answered now; the error is the reason why not. Any client may ask, so the database is
+    /// Whether calls can be answered now; the error is the reason why not. Any client may ask, so the databases are
     /// checked at most once a second, in a task that outlives the request.
-    pub(crate) async fn check(self: &Arc<Self>) -> Result<(), String> {
+    pub(crate) async fn check(self: &Arc<Self>) -> CheckResult {
         let this = Arc::clone(self);
         let check = tokio::spawn(async move { this.check_cached().await });
         check.await.unwrap_or_else(|_| Err("the check failed".to_owned()))
     }
 
-    async fn check_cached(&self) -> Result<(), String> {
+    async fn check_cached(&self) -> CheckResult {
         let mut last = self.last_check.lock().await;
         let phase = self.phase.borrow().clone();
         let active = match phase {
@@ -104,8 +108,8 @@ impl Readiness {
         let checked = run_check(&active.backend).await;
         let before = last.take().map(|(_, before)| before);
         match (&before, &checked) {
-            (None | Some(Ok(())), Err(reason)) => tracing::warn!("the server is not ready: {reason}"),
-            (Some(Err(_)), Ok(())) => tracing::info!("the server is ready again"),
+            (None | Some(Ok(_)), Err(reason)) => tracing::warn!("the server is not ready: {reason}"),
+            (Some(Err(_)), Ok(_)) => tracing::info!("the server is ready again"),
             _ => {}
         }
         *last = Some((Instant::now(), checked.clone()));
@@ -113,7 +117,13 @@ impl Readiness {
     }
 }
 
-async fn run_check(backend: &Backend) -> Result<(), String> {
-    let checked = tokio::time::timeout(CHECK_TIMEOUT, (backend.check)()).await;
-    checked.unwrap_or_else(|_| Err(format!("the database did not answer within {} s", CHECK_TIMEOUT.as_secs())))
+/// Asks all databases. The server can answer calls as long as one of them answers.
+async fn run_check(backend: &Backend) -> CheckResult {
+    let mut databases = backend.registry.check(CHECK_TIMEOUT).await;
+    let all = databases.len();
+    databases.retain(|database| database.error.is_some());
+    match databases.as_slice() {
+        [first, ..] if databases.len() == all => Err(first.error.clone().unwrap_or_default()),
+        _ => Ok(databases),
+    }
 }

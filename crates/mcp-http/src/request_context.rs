@@ -1,14 +1,13 @@
 //! The context of the request that a task handles, for the functions that rmcp calls without their request.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use auth::Identity;
 use mcp::{Elicitation, McpServer, ResultContent};
 use rmcp::model::InitializeRequestParams;
 use tokio_util::sync::CancellationToken;
-use tools::{LiveRegistry, Services};
+use tools::{LiveRegistry, View};
 
 use crate::quota::AccountUsage;
 
@@ -16,20 +15,19 @@ tokio::task_local! {
     static REQUEST_CONTEXT: HttpRequestContext;
 }
 
-/// Checks whether the database answers; the error is the reason why not.
-pub type ReadinessCheck = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
-
-/// What requests are served from once the database is connected.
+/// What requests are served from once a database is connected.
 #[derive(Clone)]
 pub struct Backend {
-    /// The tools of all profiles.
+    /// The tools of all databases and profiles.
     pub registry: LiveRegistry,
     pub elicitation: Elicitation,
     /// Where results have the envelope.
     pub content: ResultContent,
-    /// The services of the tools, for their metrics.
-    pub services: Services,
-    pub check: ReadinessCheck,
+}
+
+/// The tools that a caller sees.
+pub(crate) fn view(identity: &Identity) -> View {
+    View { profile: identity.profile.clone(), databases: identity.databases.clone() }
 }
 
 #[derive(Clone)]
@@ -55,7 +53,7 @@ impl HttpRequestContext {
 
     pub(crate) fn mcp_server(&self) -> McpServer {
         let Backend { registry, elicitation, content, .. } = &self.backend;
-        let tools = registry.of_profile(&self.identity.profile);
+        let tools = registry.view(view(&self.identity));
         McpServer::new(tools, self.identity.principal.clone(), *content, elicitation.clone())
             .shared(Arc::clone(&self.account.reads), &self.stop)
     }

@@ -22,7 +22,7 @@ use crate::host_check::{AllowedHosts, parse_origin};
 use crate::quota::{AccountQuotas, AccountUsage, Accounts};
 use crate::readiness::Readiness;
 use crate::rejection_log::RejectionLog;
-use crate::request_context::Backend;
+use crate::request_context::{Backend, view};
 use crate::sse_sessions::SseSessions;
 
 /// The longest time between two sweeps for idle sessions.
@@ -86,7 +86,7 @@ pub(crate) struct AuthenticatedClient {
 impl AuthenticatedClient {
     /// Whether the client has a tool of this name, and it only reads.
     pub(crate) fn has_reading_tool(&self, name: &str) -> bool {
-        let registry = self.active.backend.registry.of_profile(&self.identity.profile).registry();
+        let registry = self.active.backend.registry.view(view(&self.identity)).registry();
         registry.info(name).is_some_and(|info| info.hints.read_only)
     }
 }
@@ -236,5 +236,10 @@ pub fn resource_uri(public_url: &str) -> String {
 /// The identity of callers without credentials.
 #[must_use]
 pub fn anonymous_identity(account_id: AccountId, actor: Option<String>, profile: String) -> Identity {
-    Identity { principal: types::Principal { account_id, actor, ..Default::default() }, profile, credential: "none" }
+    Identity {
+        principal: types::Principal { account_id, actor, ..Default::default() },
+        profile,
+        databases: None,
+        credential: "none",
+    }
 }

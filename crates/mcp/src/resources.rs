@@ -60,7 +60,7 @@ fn resource(listed: ResourceEntry) -> Resource {
 }
 
 fn template(template: &UriTemplate) -> ResourceTemplate {
-    ResourceTemplate::new(template.uri, template.name)
+    ResourceTemplate::new(template.uri.clone(), template.name)
         .with_title(template.title)
         .with_description(template.description)
         .with_mime_type(MIME_TYPE)

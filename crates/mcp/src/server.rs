@@ -188,7 +188,8 @@ impl McpServer {
     ) -> Result<(CallResult, Option<ReadPermit>), ErrorData> {
         let name = &params.name;
         let Some(info) = registry.info(name) else {
-            if let Some(result) = registry.call_outdated(name) {
+            let arguments = params.arguments.clone().unwrap_or_default();
+            if let Some(result) = registry.call_outdated(name, &arguments) {
                 return Ok((result, None));
             }
             let known: Vec<&str> = registry.infos().map(|info| info.name.as_str()).collect();
@@ -200,7 +201,8 @@ impl McpServer {
         let arguments = params.arguments.clone().unwrap_or_default();
         let asks_user = mode != ElicitationMode::Unsupported;
         let caller = Caller { principal: principal.clone(), asks_user, decision };
-        match read_limiter::run(reads, registry.call(name, arguments, caller)).await {
+        let database = registry.named_database(&arguments).map(str::to_owned);
+        match read_limiter::run(reads, database.as_deref(), registry.call(name, arguments, caller)).await {
             Ok((Some(result), permit)) => Ok((result, permit)),
             Ok((None, _)) => Err(ErrorData::internal_error("no tool", None)),
             Err(error) => {
@@ -221,7 +223,7 @@ impl McpServer {
         let registry = self.tools.registry();
         let transport = TransportContext::of(context);
         let output = async {
-            let output = read_limiter::run(self.reads.as_deref(), read(&registry)).await;
+            let output = read_limiter::run(self.reads.as_deref(), None, read(&registry)).await;
             output.map_err(|failure: Failure| ErrorData::new(SERVER_ERROR, failure.message, None))?.0
         };
         tokio::select! {

@@ -11,6 +11,7 @@ pub struct StateCodec {
 }
 
 /// A key of the ring, of at least 32 bytes.
+#[derive(Clone)]
 pub struct StateKey {
     /// The name of the key. Sealed states contain it.
     pub id: String,

@@ -49,7 +49,8 @@ pub(crate) struct ApprovalFlow {
 
 impl ApprovalFlow {
     pub(crate) fn new(services: &Services) -> Self {
-        Self { gate: services.gate.clone(), proposals: services.proposals.clone(), console: services.console.clone() }
+        let (gate, proposals) = (services.ledger.gate(), services.ledger.proposals());
+        Self { gate, proposals, console: services.console.clone() }
     }
 
     /// Executes the write of this call, or makes this proposal if its tier is above `auto`.

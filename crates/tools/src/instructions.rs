@@ -4,7 +4,7 @@
 use review::sentences::capitalized;
 
 use crate::tool::ToolInfo;
-use types::Tier;
+use types::{DatabaseLabel, Tier};
 
 const READS: [(&str, &str); 3] = [
     ("describe_database", "see what is in it with describe_database"),
@@ -41,10 +41,13 @@ pub(crate) const UNREACHED: &str = "The database was not reachable when this ses
     says how to undo it, and data.duplicate = true means that an identical call had been made before and nothing was \
     written now.";
 
-pub(crate) fn of_tools(tools: &[&ToolInfo]) -> String {
+pub(crate) fn of_tools(tools: &[&ToolInfo], databases: &[&DatabaseLabel]) -> String {
     let has = |name: &str| tools.iter().any(|info| info.name == name);
     let reads: Vec<&str> = READS.into_iter().filter(|(name, _)| has(name)).map(|(_, words)| words).collect();
-    let mut parts = vec!["A PostgreSQL database.".to_owned()];
+    let mut parts = match databases {
+        [] => vec!["A PostgreSQL database.".to_owned()],
+        named => vec![of_databases(named)],
+    };
     if !reads.is_empty() {
         parts.push(sentence(&reads.join(", ")));
     }
@@ -80,6 +83,16 @@ pub(crate) fn of_tools(tools: &[&ToolInfo]) -> String {
         }
     }
     parts.join(" ")
+}
+
+/// The databases of a server, and how a call names one.
+fn of_databases(databases: &[&DatabaseLabel]) -> String {
+    let of_one = |label: &&DatabaseLabel| match &label.description {
+        Some(description) => format!("{label}: {}", description.trim_end_matches('.')),
+        None => label.to_string(),
+    };
+    let listed: Vec<String> = databases.iter().map(of_one).collect();
+    format!("PostgreSQL databases, each named by the argument database: {}.", listed.join("; "))
 }
 
 /// Makes a sentence of the words, with a capital letter and a full stop.

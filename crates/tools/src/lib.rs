@@ -21,10 +21,12 @@
 //! manifest tool needs no Rust code. To add an executor in Rust, see `native`. To add a resource, which offers the
 //! data of a tool by URI, see `resources` in the crate `catalog`.
 
+mod activity;
 mod approval_flow;
 mod arguments;
 mod bounded;
 pub mod builtin;
+mod call_database;
 mod instructions;
 mod listed_numbers;
 mod live_registry;
@@ -47,21 +49,27 @@ mod services;
 mod shown_proposal;
 mod since_data;
 mod tool;
+mod toolset;
 mod unavailable;
 mod unfit_tool;
 
+pub use activity::Activity;
+pub use call_database::{CallDatabase, DATABASE};
 pub use instructions::READS_ONLY;
 pub use ledger::read::ResponsePermit;
-pub use live_registry::{ListChange, LiveRegistry, ProfileRegistries, ProfileView};
+pub use live_registry::{
+    DatabaseHealth, ListChange, LiveDatabase, LiveRegistry, NotServed, ProfileToolsets, ProfileView, View,
+};
 pub use mask_policy::{MaskPolicy, MaskRule};
-pub use metrics::Metrics;
+pub use metrics::{LedgerScrape, Metrics};
 pub use profile::Profile;
 pub use proposal_worker::run_proposal_worker;
-pub use registry::{CallResult, Registry, RegistryError};
+pub use registry::Registry;
 pub use services::{ConsoleLinks, ExecuteSqlSettings, Services};
 pub use tool::{
     Annotations, Call, Caller, Disposition, PageRequest, Question, TIER, Tool, ToolError, ToolInfo, ToolLookup,
     ToolOutput, ToolResult, UserAnswer, UserDecision,
 };
+pub use toolset::{CallResult, RegistryError, Toolset};
 pub use unavailable::Unavailable;
 pub use unfit_tool::UnfitTool;

@@ -1,6 +1,7 @@
 //! Profiles: the sets of tools that callers can use.
 
 use manifest::Access;
+use types::DatabaseName;
 
 /// A set of tools: by access, by name, and with exclusions. A tool outside the set does not exist for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct Profile {
     pub tools: Vec<String>,
     /// Excluded tools by name.
     pub except: Vec<String>,
+    /// The databases that it reaches; `None` for all.
+    pub databases: Option<Vec<DatabaseName>>,
 }
 
 impl Profile {
@@ -33,8 +36,18 @@ impl Profile {
             access: kinds.to_vec(),
             tools: Vec::new(),
             except: Vec::new(),
+            databases: None,
         };
         Self::BUILTIN.into_iter().zip(kinds).map(profile).collect()
+    }
+
+    /// Whether the profile reaches the database of this name. Every profile reaches one without a name.
+    #[must_use]
+    pub fn reaches(&self, name: Option<&DatabaseName>) -> bool {
+        match (&self.databases, name) {
+            (Some(databases), Some(name)) => databases.contains(name),
+            _ => true,
+        }
     }
 
     /// Whether the profile includes a tool of this name and access.
@@ -65,6 +78,7 @@ mod tests {
             access: vec![Access::Read],
             tools: vec!["like".into(), "never".into()],
             except: vec!["secrets".into(), "never".into()],
+            databases: None,
         };
         assert!(own.includes("any_read", Access::Read) && own.includes("like", Access::Write));
         for (tool, access) in [("secrets", Access::Read), ("never", Access::Write), ("other", Access::Write)] {

@@ -3,33 +3,34 @@
 use std::time::Duration;
 
 use ledger::proposals::Proposals;
-use tokio::time::MissedTickBehavior;
+use tokio::time::Instant;
 
-use crate::live_registry::LiveRegistry;
+use crate::activity::Activity;
+use crate::live_registry::LiveDatabase;
 
-/// The poll interval. It is short, because a reviewer waits for the execution of an approved proposal.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The sweep runs once in this number of polls. It only tidies up: an expired proposal is closed when a caller uses
-/// it.
-const POLLS_PER_SWEEP: u32 = 60;
+/// The interval of the sweep. It only tidies up: an expired proposal is closed when a caller uses it.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Executes proposals immediately and then every second, as long as the future is polled. Several servers may do this
+/// Executes proposals immediately and then every second while the database is used, as long as the future is polled. Several servers may do this
 /// at the same time.
-pub async fn run_proposal_worker(proposals: Proposals, registry: LiveRegistry) {
-    let mut ticks = tokio::time::interval(POLL_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut until_sweep = 0;
+pub async fn run_proposal_worker(proposals: Proposals, database: LiveDatabase, activity: Activity) {
+    let mut swept: Option<Instant> = None;
     loop {
-        ticks.tick().await;
-        if until_sweep == 0 {
+        if swept.is_none_or(|swept| swept.elapsed() >= SWEEP_INTERVAL) {
+            swept = Some(Instant::now());
             sweep(&proposals).await;
+            // As long as a proposal waits, its approval is executed at once.
+            if proposals.waiting(1).await.is_ok_and(|waiting| !waiting.is_empty()) {
+                activity.note();
+            }
         }
-        until_sweep = (until_sweep + 1) % POLLS_PER_SWEEP;
-        let Some(executors) = registry.executors() else { continue };
-        // The ledger has logged the reason of a failure. It cannot be asked for checks then, either.
-        if proposals.recover(&executors).await.is_ok() {
-            let _ = proposals.check_requested(&executors).await;
+        if let Some(executors) = database.executors() {
+            // The ledger has logged the reason of a failure. It cannot be asked for checks then, either.
+            if proposals.recover(&executors).await.is_ok() {
+                let _ = proposals.check_requested(&executors).await;
+            }
         }
+        activity.turn().await;
     }
 }
 

@@ -1,81 +1,51 @@
-//! The registry of all tools by name. Every call of a tool goes through it.
+//! The tools of a caller, in all databases that it reaches.
+//!
+//! ```text
+//! Registry ── tool name, argument `database` ──> Toolset of that database ──> Tool
+//! ```
+//! A server with one database without a name has no such argument, and its tools are those of the database.
 
-use std::panic::AssertUnwindSafe;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
-use catalog::{CatalogNames, DatabaseDescriber, ResourceRegistry};
-use futures_util::FutureExt;
-use ledger::read::ResponsePermit;
-use ledger::{DuplicateExecutor, ExecutorRegistry, ReadEntry, ReadLog, WriteExecutor};
-use manifest::{Access, BuiltinTool, OutdatedTool, ToolCatalog, ToolSpec};
-use serde_json::{Map, Value};
-use tokio::time::Instant;
-use types::{Envelope, ErrorCode, Failure, Meta, NumberFields, Principal, Rollback};
+use catalog::ResourceRegistry;
+use serde_json::{Map, Value, json};
+use types::{DatabaseLabel, ErrorCode, Failure, Principal};
 
-use crate::arguments::{ArgumentValidator, EmptyValues};
 use crate::builtin;
+use crate::call_database::{CallDatabase, DATABASE};
 use crate::instructions;
-use crate::manifest_tools::executor::ManifestExecutor;
-use crate::manifest_tools::read::ManifestRead;
-use crate::manifest_tools::write::ManifestWrite;
-use crate::mask_policy::MaskPolicy;
-use crate::metrics::{Metrics, ToolMetrics};
-use crate::profile::Profile;
-use crate::row_masking::{masked, refused_for_masks};
-use crate::services::Services;
-use crate::tool::{Call, Caller, PageRequest, Question, Tool, ToolError, ToolInfo, ToolLookup, ToolOutput, ToolResult};
-use crate::unfit_tool::UnfitTool;
+use crate::tool::{Caller, ToolInfo};
+use crate::toolset::{CallResult, RegisteredTool, Toolset};
 
-/// The reason why a registry cannot be built. The server must not start.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RegistryError {
-    #[error("two tools have the name \"{0}\": rename one of them in its manifest")]
-    Duplicate(String),
-    #[error("{0}: each has a name of its own")]
-    DuplicateExecutor(#[from] DuplicateExecutor),
-    #[error("tool \"{tool}\" needs the executor \"{executor}\", which is not registered in this server")]
-    NoExecutor { tool: String, executor: String },
-    #[error("the argument schema of tool \"{tool}\" cannot be used: {reason}")]
-    Schema { tool: String, reason: String },
+/// The tools of a database, and its name if the server has several.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedToolset {
+    pub(crate) database: Option<Arc<CallDatabase>>,
+    pub(crate) tools: Arc<Toolset>,
 }
 
-/// The name under which the log of reads records a read of a resource: the MCP method.
-const RESOURCE: &str = "resources/read";
-
-struct RegisteredTool {
-    tool: Box<dyn Tool>,
-    /// The description of the tool, with the overrides of a manifest.
-    info: ToolInfo,
-    checker: ArgumentValidator,
-    metrics: ToolMetrics,
-}
-
-impl RegisteredTool {
-    /// Checks arguments against the schema. Returns them without those that count as absent, and the reason apart.
-    fn check(&self, arguments: Map<String, Value>) -> Result<(Map<String, Value>, Option<String>), Failure> {
-        let mut arguments = self.checker.check(&self.info.name, arguments)?;
-        let reason = self.info.take_reason(&mut arguments)?;
-        Ok((arguments, reason))
+impl NamedToolset {
+    fn name(&self) -> Option<&str> {
+        self.database.as_ref().map(|database| database.label.name.as_str())
     }
 }
 
-/// The tools of all profiles or of one, in the order in which clients list them, built-in ones first.
+/// A tool as clients see it, and where it is.
+struct RegistryEntry {
+    info: Arc<ToolInfo>,
+    /// Whether a call names the database.
+    takes_database: bool,
+    /// The databases that have the tool, by their index, with the tool. Never empty.
+    tools: Vec<(usize, Arc<RegisteredTool>)>,
+}
+
+/// The tools of a caller, in the order in which clients list them, built-in ones first.
 #[derive(Default)]
 pub struct Registry {
-    entries: Vec<Arc<RegisteredTool>>,
-    /// The tools that are not served because they do not fit the database.
-    outdated: Vec<Arc<UnfitTool>>,
+    databases: Vec<NamedToolset>,
+    entries: Vec<RegistryEntry>,
     resources: ResourceRegistry,
-    call_deadline: Duration,
-    /// The executors of all write tools by tool name, including those of other profiles.
-    executors: Arc<ExecutorRegistry>,
-    /// Instructions for agents from the manifests.
-    instructions: Arc<[String]>,
-    /// The name of the profile; empty for all tools.
-    profile: Arc<str>,
-    masks: MaskPolicy,
-    read_log: ReadLog,
 }
 
 impl std::fmt::Debug for Registry {
@@ -85,324 +55,202 @@ impl std::fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// The registry of every tool that can be served. `native` are the Rust executors that manifests can name.
-    pub fn new(services: &Services, catalog: &ToolCatalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
-        let executors = Arc::new(executors(services, catalog, native)?);
-        let describer =
-            services.reader.as_ref().map(|reader| DatabaseDescriber::new(CatalogNames::new(reader.clone()), catalog));
-        let describer = describer.map(|describer| describer.with_masks(services.masks.strictest().cloned()));
-        let resources = ResourceRegistry::new(describer, services.call_deadline);
-        let call_deadline = services.call_deadline;
-        let reads_only = (!services.has_ledger).then(|| instructions::sentence(instructions::READS_ONLY));
-        let instructions = reads_only.into_iter().chain(catalog.instructions.iter().cloned()).collect();
-        let (masks, read_log) = (services.masks.clone(), services.read_log.clone());
-        let mut registry =
-            Self { resources, call_deadline, executors, instructions, masks, read_log, ..Self::default() };
-        let unfit = |tool: &OutdatedTool| Arc::new(UnfitTool::new(tool, &services.metrics));
-        registry.outdated = catalog.outdated.iter().map(unfit).collect();
-        for tool in builtin::all(services, catalog, &registry.executors) {
-            registry.add_builtin(tool, catalog, &services.metrics)?;
-        }
-        for spec in &catalog.tools {
-            let tool: Box<dyn Tool> = if spec.access.writes() {
-                match registry.executors.get(&spec.name) {
-                    Some(executor) => Box::new(ManifestWrite::new(Arc::clone(spec), Arc::clone(executor), services)),
-                    None => continue,
+    /// The tools of one database without a name.
+    #[must_use]
+    pub fn of_one(tools: Arc<Toolset>) -> Self {
+        Self::new(vec![NamedToolset { database: None, tools }])
+    }
+
+    pub(crate) fn new(databases: Vec<NamedToolset>) -> Self {
+        let resources = ResourceRegistry::of_all(databases.iter().map(|database| database.tools.resources()));
+        let mut entries: Vec<RegistryEntry> = Vec::new();
+        for (index, NamedToolset { database, tools }) in databases.iter().enumerate() {
+            for tool in tools.entries() {
+                let name = tool.info.name.as_str();
+                if let Some(entry) = entries.iter_mut().find(|entry| entry.info.name == name) {
+                    entry.tools.push((index, Arc::clone(tool)));
+                    continue;
                 }
-            } else {
-                match &services.reader {
-                    Some(reader) => {
-                        Box::new(ManifestRead::new(Arc::clone(spec), reader.clone(), services.masks.clone()))
-                    }
-                    None => continue,
-                }
-            };
-            registry.add(tool, &BuiltinTool::default(), &services.metrics)?;
+                let takes_database = database.as_ref().is_some_and(|database| database.is_argument_of(name));
+                entries.push(RegistryEntry {
+                    info: Arc::clone(&tool.info),
+                    takes_database,
+                    tools: vec![(index, Arc::clone(tool))],
+                });
+            }
         }
-        Ok(registry)
-    }
-
-    /// A registry without tools, for an unreachable database. `catalog` has the instructions of the manifests.
-    pub(crate) fn unreached(call_deadline: Duration, catalog: &ToolCatalog) -> Self {
-        let unreached = std::iter::once(instructions::UNREACHED.to_owned());
-        let instructions = unreached.chain(catalog.instructions.iter().cloned()).collect();
-        Self { call_deadline, instructions, ..Self::default() }
-    }
-
-    /// Adds a built-in tool with the overrides of a manifest, unless a manifest has disabled it.
-    pub(crate) fn add_builtin(
-        &mut self,
-        tool: Box<dyn Tool>,
-        catalog: &ToolCatalog,
-        metrics: &Metrics,
-    ) -> Result<(), RegistryError> {
-        match catalog.builtin.get(&tool.info().name) {
-            Some(overrides) if overrides.disabled => Ok(()),
-            Some(overrides) => self.add(tool, overrides, metrics),
-            None => self.add(tool, &BuiltinTool::default(), metrics),
+        let place = |entry: &RegistryEntry| builtin::NAMES.iter().position(|name| *name == entry.info.name);
+        entries.sort_by_key(|entry| place(entry).unwrap_or(usize::MAX));
+        for entry in entries.iter_mut().filter(|entry| entry.takes_database) {
+            let having = entry.tools.iter().filter_map(|(index, _)| databases.get(*index)?.database.as_deref());
+            entry.info = Arc::new(with_database(&entry.info, &having.collect::<Vec<_>>()));
         }
-    }
-
-    fn add(&mut self, tool: Box<dyn Tool>, overrides: &BuiltinTool, metrics: &Metrics) -> Result<(), RegistryError> {
-        let mut info = tool.info().clone();
-        info.title = overrides.title.clone().or(info.title);
-        info.description = overrides.description.clone().unwrap_or(info.description);
-        info.input_schema = info.schema_with_reason();
-        if self.get(&info.name).is_some() {
-            return Err(RegistryError::Duplicate(info.name.clone()));
-        }
-        let is_builtin = builtin::NAMES.contains(&info.name.as_str());
-        let empty = if is_builtin { EmptyValues::Absent } else { EmptyValues::AbsentIfRefused };
-        let checker = ArgumentValidator::new(&info.input_schema, &info.sensitive, empty)
-            .map_err(|reason| RegistryError::Schema { tool: info.name.clone(), reason })?;
-        let metrics = metrics.of_tool(&info.name);
-        self.entries.push(Arc::new(RegisteredTool { tool, info, checker, metrics }));
-        Ok(())
-    }
-
-    /// The registry of the tools in a profile. It calls no other tools, and reads a resource only if it has the
-    /// resource's tool.
-    #[must_use]
-    pub fn narrowed(&self, profile: &Profile) -> Self {
-        let included = |entry: &&Arc<RegisteredTool>| {
-            let info = &entry.info;
-            profile.includes(&info.name, info.access)
-        };
-        let entries: Vec<Arc<RegisteredTool>> = self.entries.iter().filter(included).cloned().collect();
-        let outdated = self.outdated.iter().filter(|tool| profile.includes(&tool.name, tool.access)).cloned().collect();
-        let (executors, instructions) = (Arc::clone(&self.executors), Arc::clone(&self.instructions));
-        let call_deadline = self.call_deadline;
-        let mut narrowed = Self {
-            entries,
-            outdated,
-            resources: ResourceRegistry::default(),
-            call_deadline,
-            executors,
-            instructions,
-            profile: profile.name.as_str().into(),
-            masks: self.masks.clone(),
-            read_log: self.read_log.clone(),
-        };
-        narrowed.resources = self.resources.of_tools(&|name| narrowed.info(name).is_some());
-        narrowed
-    }
-
-    /// The instructions for an agent: how these tools work together, and the operator's instructions.
-    #[must_use]
-    pub fn instructions(&self) -> String {
-        let own = instructions::of_tools(&self.infos().collect::<Vec<_>>());
-        std::iter::once(own.as_str())
-            .chain(self.instructions.iter().map(String::as_str))
-            .collect::<Vec<_>>()
-            .join("\n\n")
-    }
-
-    /// The resources that this profile can read.
-    #[must_use]
-    pub const fn resources(&self) -> &ResourceRegistry {
-        &self.resources
-    }
-
-    pub async fn read_resource(&self, uri: &str, principal: &Principal) -> Result<Value, Failure> {
-        let read = self.read_log.begin(principal, RESOURCE);
-        if let Some(read) = &read {
-            read.trace().set_text(uri);
-        }
-        let outcome = self.resources.read(uri, &|name| self.info(name).is_some()).await;
-        end_read(read, outcome.as_ref().err());
-        outcome
-    }
-
-    /// Whether the registry has no tools, not even tools that do not fit the database.
-    #[must_use]
-    pub fn has_nothing(&self) -> bool {
-        self.entries.is_empty() && self.outdated.is_empty()
-    }
-
-    /// The tools that are not served because they do not fit the database.
-    pub fn outdated(&self) -> impl Iterator<Item = &UnfitTool> {
-        self.outdated.iter().map(Arc::as_ref)
-    }
-
-    /// Answers a call of a tool that does not fit the database; `None` if no such tool has this name.
-    #[must_use]
-    pub fn call_outdated(&self, name: &str) -> Option<CallResult> {
-        self.unfit(name).map(UnfitTool::call).map(|(outcome, meta)| reply(outcome, meta, None))
-    }
-
-    fn unfit(&self, name: &str) -> Option<&UnfitTool> {
-        self.outdated().find(|tool| tool.name == name)
+        Self { databases, entries, resources }
     }
 
     /// The description of each tool for clients.
     pub fn infos(&self) -> impl Iterator<Item = &ToolInfo> {
-        self.entries.iter().map(|entry| &entry.info)
+        self.entries.iter().map(|entry| entry.info.as_ref())
     }
 
     /// The description of this tool for clients; `None` if it is not served here.
     #[must_use]
     pub fn info(&self, name: &str) -> Option<&ToolInfo> {
-        self.get(name).map(|entry| &entry.info)
+        self.entry(name).map(|entry| entry.info.as_ref())
     }
 
-    fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
+    fn entry(&self, name: &str) -> Option<&RegistryEntry> {
         self.entries.iter().find(|entry| entry.info.name == name)
     }
 
-    /// Calls a tool; `None` if no tool has this name, served or not. A panic of the tool becomes an `internal_error`.
+    /// The names of the databases that the caller reaches; empty if the server has one without a name.
+    pub fn databases(&self) -> impl Iterator<Item = &DatabaseLabel> {
+        self.databases.iter().filter_map(|database| Some(&database.database.as_ref()?.label))
+    }
+
+    /// The database that a call with these arguments is about, if they name one.
+    #[must_use]
+    pub fn named_database<'a>(&self, arguments: &'a Map<String, Value>) -> Option<&'a str> {
+        let named = arguments.get(DATABASE)?.as_str()?;
+        self.databases.iter().any(|database| database.name() == Some(named)).then_some(named)
+    }
+
+    /// The instructions for an agent: how these tools work together, and the operator's instructions.
+    #[must_use]
+    pub fn instructions(&self) -> String {
+        let labels: Vec<&DatabaseLabel> = self.databases().collect();
+        let mut parts = vec![instructions::of_tools(&self.infos().collect::<Vec<_>>(), &labels)];
+        for part in self.databases.iter().flat_map(|database| database.tools.instructions()) {
+            if !parts.contains(part) {
+                parts.push(part.clone());
+            }
+        }
+        parts.join("\n\n")
+    }
+
+    /// The resources that the caller can read.
+    #[must_use]
+    pub const fn resources(&self) -> &ResourceRegistry {
+        &self.resources
+    }
+
+    /// Reads a resource.
+    ///
+    /// # Errors
+    /// `not_found` with the nearest names that exist, or the failure of the read of the catalog.
+    pub async fn read_resource(&self, uri: &str, principal: &Principal) -> Result<Value, Failure> {
+        let having = match self.databases.as_slice() {
+            [only] => Some(only),
+            several => several.iter().find(|database| database.tools.resources().has(uri)),
+        };
+        match having {
+            Some(database) => database.tools.read_resource(uri, principal).await,
+            None => self.resources.read(uri, &|_| false).await,
+        }
+    }
+
+    /// Calls a tool; `None` if the caller has no tool of this name, not even one that does not fit its database.
     pub async fn call(
-        self: &Arc<Self>,
+        &self,
         name: &str,
         arguments: Map<String, Value>,
         caller: impl Into<Caller>,
     ) -> Option<CallResult> {
-        let Caller { principal, asks_user, decision } = caller.into();
-        let started = Instant::now();
-        let Some(entry) = self.get(name) else { return self.call_outdated(name) };
-        let known = entry.tool.number_fields();
-        // The guard records the call when it is dropped, so that cancelled calls are recorded, too.
-        let running = entry.metrics.begin(started);
-        let masks = self.masks.of(&self.profile, &principal.account_id).filter(|_| entry.info.access.writes());
-        let is_read = entry.info.access == Access::Read;
-        let read = is_read.then(|| self.read_log.begin(&principal, name)).flatten();
-        let outcome = match entry.check(arguments) {
-            Ok(_) if masks.is_some() && name == builtin::execute_sql::NAME => Err(refused_for_masks(name).into()),
-            Ok((arguments, reason)) => {
-                let deadline = started + self.call_deadline;
-                let call = Call {
-                    principal,
-                    profile: Arc::clone(&self.profile),
-                    asks_user,
-                    masks: masks.cloned(),
-                    decision,
-                    reason,
-                    arguments,
-                    deadline,
-                    tools: Arc::clone(self) as Arc<dyn ToolLookup>,
-                    trace: read.as_ref().map(ReadEntry::trace),
-                };
-                caught(async { entry.tool.call(call).await }).await
-            }
-            Err(failure) => Err(failure.into()),
+        let Some(entry) = self.entry(name) else { return self.call_outdated(name, &arguments) };
+        let (index, tool, arguments) = match self.route(entry, arguments) {
+            Ok(routed) => routed,
+            Err(failure) => return entry.tools.first().map(|(_, tool)| tool.refuse(failure)),
         };
-        let outcome = masked(outcome, masks.map(Arc::as_ref), !builtin::NAMES.contains(&name));
-        running.ended(&outcome);
-        end_read(read, outcome.as_ref().err().map(|error| error.failure.as_ref()));
-        let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Some(reply(outcome, Meta::new(entry.info.version.clone(), elapsed_ms), known))
+        let NamedToolset { database, tools } = self.databases.get(index)?;
+        let result = tools.call(tool, arguments, caller.into(), database.as_ref()).await;
+        Some(match database {
+            Some(database) => database.result(result),
+            None => result,
+        })
+    }
+
+    /// Answers a call of a tool that does not fit its database; `None` if the caller has no such tool.
+    #[must_use]
+    pub fn call_outdated(&self, name: &str, arguments: &Map<String, Value>) -> Option<CallResult> {
+        let named = self.named_database(arguments);
+        let mut databases = self.databases.iter().filter(|database| named.is_none() || named == database.name());
+        databases.find_map(|NamedToolset { database, tools }| {
+            let result = tools.call_outdated(name)?;
+            Some(match database {
+                Some(database) => database.result(result),
+                None => result,
+            })
+        })
+    }
+
+    /// The tool that a call goes to, the index of its database, and the arguments without the database.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`]: the call names no database that the caller reaches, or one without this tool.
+    fn route<'a>(
+        &self,
+        entry: &'a RegistryEntry,
+        mut arguments: Map<String, Value>,
+    ) -> Result<(usize, &'a RegisteredTool, Map<String, Value>), Failure> {
+        if !entry.takes_database {
+            let (index, tool) = entry.tools.first().ok_or_else(|| refused(entry, "is not served", ""))?;
+            return Ok((*index, tool, arguments));
+        }
+        let known = || {
+            let having = entry.tools.iter().filter_map(|(index, _)| self.databases.get(*index)?.database.as_ref());
+            let names: Vec<String> = having.map(|database| database.label.to_string()).collect();
+            format!("database is one of: {}.", names.join(", "))
+        };
+        let named = match arguments.remove(DATABASE) {
+            Some(Value::String(named)) => named,
+            Some(_) => return Err(refused(entry, "argument \"database\" must be of type string", known())),
+            None => return Err(refused(entry, "argument \"database\" is missing", known())),
+        };
+        let Some(index) = self.databases.iter().position(|database| database.name() == Some(named.as_str())) else {
+            return Err(refused(entry, &format!("there is no database {}", types::quoted(&named)), known()));
+        };
+        if let Some((_, tool)) = entry.tools.iter().find(|(having, _)| *having == index) {
+            return Ok((index, tool, arguments));
+        }
+        let tools = self.databases.get(index).map(|database| &database.tools);
+        Err(match tools.and_then(|tools| tools.missing(&entry.info.name)) {
+            Some(failure) => failure,
+            None => refused(entry, &format!("the database {named} does not have this tool"), known()),
+        })
     }
 }
 
-impl ToolLookup for Registry {
-    fn info(&self, name: &str) -> Option<&ToolInfo> {
-        Self::info(self, name)
-    }
+fn refused(entry: &RegistryEntry, why: &str, hint: impl Into<String>) -> Failure {
+    Failure::new(ErrorCode::InvalidParams, format!("{}: {why}", entry.info.name)).hint(hint)
+}
 
-    fn unfit(&self, name: &str) -> Option<Failure> {
-        Self::unfit(self, name).map(|tool| tool.failure.clone())
+/// The description of a tool that takes the name of a database: one of these.
+fn with_database(info: &ToolInfo, databases: &[&CallDatabase]) -> ToolInfo {
+    let names: Vec<&str> = databases.iter().map(|database| database.label.name.as_str()).collect();
+    let labels: Vec<String> = databases.iter().map(|database| database.label.to_string()).collect();
+    let mut schema = Map::clone(&info.input_schema);
+    let property = json!({
+        "type": "string",
+        "enum": names,
+        "description": format!("The database: {}.", labels.join(", ")),
+    });
+    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    if let Some(properties) = properties.as_object_mut() {
+        properties.shift_insert(0, DATABASE.to_owned(), property);
     }
+    if let Some(required) = schema.entry("required").or_insert_with(|| json!([])).as_array_mut() {
+        required.insert(0, DATABASE.into());
+    }
+    ToolInfo { input_schema: Arc::new(schema), ..info.clone() }
+}
 
-    fn check(&self, name: &str, arguments: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
-        match self.get(name) {
-            Some(entry) => entry.check(arguments).map(|(arguments, _)| arguments),
-            None => Err(ToolLookup::unfit(self, name).unwrap_or_else(|| {
-                Failure::new(ErrorCode::InvalidParams, format!("\"{name}\" is not a tool of this server"))
-            })),
+/// The tools of manifests that more than one of these databases has, by name.
+pub(crate) fn shared<'a>(names: impl IntoIterator<Item = impl IntoIterator<Item = &'a str>>) -> BTreeSet<String> {
+    let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
+    for name in names.into_iter().flatten() {
+        if !seen.insert(name) {
+            shared.insert(name.to_owned());
         }
     }
-
-    fn executors(&self) -> &Arc<ExecutorRegistry> {
-        &self.executors
-    }
+    shared
 }
-
-/// The executors of all write tools, by the name of the tool. A tool whose manifest names an unknown executor
-/// prevents the start of the server.
-fn executors(
-    services: &Services,
-    catalog: &ToolCatalog,
-    native: &ExecutorRegistry,
-) -> Result<ExecutorRegistry, RegistryError> {
-    let mut executors = ExecutorRegistry::default();
-    builtin::register(services, catalog, &mut executors)?;
-    for spec in catalog.tools.iter().filter(|spec| spec.access.writes()) {
-        let native = native_executor(spec, native)?;
-        let executor = ManifestExecutor::new(Arc::clone(spec), native, catalog.self_contained.contains(&spec.name));
-        executors.register(spec.name.clone(), Arc::new(executor))?;
-    }
-    Ok(executors)
-}
-
-fn native_executor(
-    spec: &ToolSpec,
-    native: &ExecutorRegistry,
-) -> Result<Option<Arc<dyn WriteExecutor>>, RegistryError> {
-    let Some(name) = &spec.executor else { return Ok(None) };
-    let missing = || RegistryError::NoExecutor { tool: spec.name.clone(), executor: name.clone() };
-    native.get(name).cloned().map(Some).ok_or_else(missing)
-}
-
-fn end_read(read: Option<ReadEntry>, failure: Option<&Failure>) {
-    if let Some(read) = read {
-        read.ended(failure.map(|failure| failure.code.as_str()));
-    }
-}
-
-#[derive(Debug)]
-pub struct CallResult {
-    pub envelope: Envelope,
-    /// The memory permit of the envelope, to be dropped once the client has received it.
-    pub permit: Option<ResponsePermit>,
-    /// A question to the user, if the caller can ask. The call is then repeated with the answer, and that call has
-    /// the final result.
-    pub question: Option<Question>,
-    pub page: Option<PageRequest>,
-    /// The fields of the answer whose numbers are of type `numeric`, or inside JSON documents.
-    pub number_fields: Arc<NumberFields>,
-}
-
-/// `known`: the number fields of every answer of the tool.
-fn reply(outcome: ToolResult, meta: Meta, known: Option<&Arc<NumberFields>>) -> CallResult {
-    let known = || known.cloned().unwrap_or_default();
-    match outcome {
-        Ok(ToolOutput {
-            data,
-            permit,
-            correlation_id,
-            rows_affected,
-            rollback,
-            question,
-            page,
-            success: _,
-            is_masked: _,
-            number_fields,
-        }) => {
-            let rollback = rollback.map(Rollback::for_clients);
-            CallResult {
-                envelope: Envelope::Success { data, meta: Meta { correlation_id, rows_affected, rollback, ..meta } },
-                permit,
-                question,
-                page,
-                number_fields: number_fields.unwrap_or_else(known),
-            }
-        }
-        Err(ToolError { correlation_id, failure }) => CallResult {
-            envelope: Envelope::Failure { error: *failure, meta: Meta { correlation_id, ..meta } },
-            permit: None,
-            question: None,
-            page: None,
-            number_fields: known(),
-        },
-    }
-}
-
-/// Catches panics, because rmcp sends the client no response if a tool panics.
-async fn caught(outcome: impl Future<Output = ToolResult>) -> ToolResult {
-    AssertUnwindSafe(outcome).catch_unwind().await.unwrap_or_else(|_| {
-        let message = "internal error in the tool; see the server log";
-        Err(Failure::new(ErrorCode::InternalError, message).into())
-    })
-}
-
-#[cfg(test)]
-mod tests;

@@ -2,28 +2,26 @@
 
 use std::time::Duration;
 
-use ledger::plans::Plans;
-use ledger::proposals::Proposals;
 use ledger::read::{ReadLimits, Reader};
-use ledger::{Gate, LedgerGauges, ModificationLimits, ReadLog, Records, RowRetention};
-use types::{ReasonRule, Tier};
+use ledger::{Ledger, ModificationLimits, RowRetention};
+use types::{DatabaseName, ReasonRule, Tier};
 
+use crate::activity::Activity;
 use crate::mask_policy::MaskPolicy;
-use crate::metrics::Metrics;
+use crate::metrics::{LedgerScrape, Metrics};
 
 #[derive(Debug, Clone)]
 pub struct Services {
+    /// The name of the database; `None` if the server has one without a name.
+    pub name: Option<DatabaseName>,
     /// The read path; `None` if there is no login for it.
     pub reader: Option<Reader>,
+    pub ledger: Ledger,
     /// Whether the database has a ledger. Without one, only reads are served.
     pub has_ledger: bool,
-    pub gate: Gate,
-    pub records: Records,
-    pub plans: Plans,
+    pub gauges: LedgerScrape,
     pub call_deadline: Duration,
-    pub proposals: Proposals,
-    pub read_log: ReadLog,
-    pub gauges: LedgerGauges,
+    pub activity: Activity,
     /// The counters of calls. They exist until the process ends, even if tools are removed.
     pub metrics: Metrics,
     pub masks: MaskPolicy,
@@ -66,13 +64,5 @@ impl ExecuteSqlSettings {
     /// How much of the returned rows an answer has.
     pub(crate) const fn retention(&self) -> RowRetention {
         RowRetention { rows: self.limits.default_rows as usize, bytes: self.limits.max_bytes }
-    }
-}
-
-impl Services {
-    /// The metrics page, with the current state of pools and ledger.
-    pub async fn render_metrics(&self) -> String {
-        let ledger = self.has_ledger.then_some(&self.gauges);
-        self.metrics.render(self.reader.as_ref(), &self.gate, self.read_log.status(), ledger).await
     }
 }

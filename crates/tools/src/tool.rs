@@ -17,6 +17,7 @@ use types::{
     ReasonRule, Redaction, Rollback, Rule, Tier, ToolLimit,
 };
 
+use crate::call_database::CallDatabase;
 use crate::policy_text;
 
 /// The name of the tool that runs SQL of the caller that writes.
@@ -279,6 +280,8 @@ pub struct Call {
     pub masks: Option<Arc<Masks>>,
     /// Collects facts about a read for the log of reads; `None` if the call is not logged.
     pub trace: Option<Arc<ReadTrace>>,
+    /// The database that the call is about; `None` if the server has one without a name.
+    pub database: Option<Arc<CallDatabase>>,
 }
 
 impl Call {

@@ -12,8 +12,8 @@ use types::Failure;
 
 use crate::builtin;
 use crate::metrics::Metrics;
-use crate::registry::{Registry, RegistryError};
 use crate::tool::{Call, Tool, ToolInfo, ToolResult};
+use crate::toolset::{RegistryError, Toolset};
 
 /// The failure that every call returns for now. The task that tries to connect updates it.
 pub type Unavailable = watch::Receiver<Failure>;
@@ -34,7 +34,7 @@ impl Tool for UnavailableTool {
     }
 }
 
-impl Registry {
+impl Toolset {
     /// The read tools, for an unreachable database. `catalog` has the overrides of manifests.
     pub fn unavailable(
         limits: &ReadLimits,
@@ -43,11 +43,11 @@ impl Registry {
         metrics: &Metrics,
         catalog: &ToolCatalog,
     ) -> Result<Self, RegistryError> {
-        let mut registry = Self::unreached(call_deadline, catalog);
+        let mut toolset = Self::unreached(call_deadline, catalog, failure.clone());
         for info in builtin::builtin_infos(limits, catalog) {
             let tool = UnavailableTool { info, failure: failure.clone() };
-            registry.add_builtin(Box::new(tool), catalog, metrics)?;
+            toolset.add_builtin(Box::new(tool), catalog, metrics)?;
         }
-        Ok(registry)
+        Ok(toolset)
     }
 }

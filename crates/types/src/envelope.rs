@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::{CellMasks, Conflicts, CorrelationId, ErrorCode, Redaction, with_digits_as_text};
+use crate::{CellMasks, Conflicts, CorrelationId, DatabaseName, ErrorCode, Redaction, with_digits_as_text};
 
 /// The version of the envelope and of the built-in tools, sent as `meta.tool_version`.
 pub const TOOL_VERSION: &str = "1.0";
@@ -39,6 +39,11 @@ pub struct Meta {
     pub tool_version: String,
     /// Wall-clock time from the call to the answer, in whole milliseconds.
     pub elapsed_ms: u64,
+    /// The database that answered, and what it is used for, where the server has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub database: Option<DatabaseName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub environment: Option<String>,
     /// The id of this attempt's record; only for writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<CorrelationId>,
@@ -57,6 +62,8 @@ impl Meta {
         Self {
             tool_version: tool_version.into(),
             elapsed_ms,
+            database: None,
+            environment: None,
             correlation_id: None,
             rows_affected: None,
             rollback: None,

@@ -22,6 +22,7 @@
 mod cell;
 mod client_info;
 mod conflict;
+mod database_label;
 mod effects;
 mod envelope;
 mod error_code;
@@ -47,6 +48,7 @@ mod tier;
 pub use cell::{Cell, CellMasks, Columns, Member};
 pub use client_info::{ClientInfo, trace_id};
 pub use conflict::{Conflict, ConflictColumn, ConflictKind, ConflictWrite, Conflicts, RowChanger, shown_conflicts};
+pub use database_label::{DatabaseLabel, DatabaseName, DatabaseNameError};
 pub use effects::{ChangeKind, ColumnEffect, EffectCount, Effects, RowEffect, RowHistoryEntry};
 pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UNDO_NOTE, UNDO_TOOL, UndoCall};
 pub use error_code::ErrorCode;

@@ -36,7 +36,7 @@ impl Studio {
         let source = Source::read(repository().join("manifests/studio.toml")).unwrap();
         let target = db.target().as_role(ledger::DEFAULT_WRITER, None);
         let ledger = ledger::Ledger::new(target, ledger::LedgerOptions::default());
-        let names = ServerNames { builtin: &[], executors: &["delete_package_photo"] };
+        let names = ServerNames { builtin: &[], executors: &["delete_package_photo"], prefix: "" };
         let catalog = manifest::compile(&[source], &names, &ledger).await.unwrap();
         Self { db, catalog }
     }

@@ -98,6 +98,7 @@ async fn a_server_that_hangs_costs_5_seconds_and_only_those_who_need_it() {
         hash: TokenHash::of(secret),
         account: AccountId::new("a").unwrap(),
         profile: "write".to_owned(),
+        databases: None,
         label: None,
         expires: None,
     };

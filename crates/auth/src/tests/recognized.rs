@@ -84,6 +84,7 @@ async fn a_token_of_the_configuration_is_recognized_unless_it_has_expired() {
         hash: TokenHash::of(secret),
         account: "a".parse().unwrap(),
         profile: "write".to_owned(),
+        databases: None,
         label: None,
         expires,
     };
@@ -122,6 +123,7 @@ fn the_oldest_of_many_verified_tokens_are_forgotten() {
     let identity = Identity {
         principal: Principal { account_id: "a".parse().unwrap(), ..Principal::default() },
         profile: "write".to_owned(),
+        databases: None,
         credential: "jwt",
     };
     let tokens = VerifiedTokenCache::default();

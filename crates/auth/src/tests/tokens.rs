@@ -14,6 +14,7 @@ fn token(secret: &str, account: &str) -> BearerToken {
         hash: TokenHash::of(secret),
         account: AccountId::new(account).unwrap(),
         profile: "write".to_owned(),
+        databases: None,
         label: Some("bot".to_owned()),
         expires: None,
     }

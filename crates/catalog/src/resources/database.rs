@@ -1,7 +1,7 @@
 //! `countersign://database`: the schema of the database, in the form of `describe_database`.
 
 use serde_json::Value;
-use types::{ErrorCode, Failure};
+use types::{DatabaseName, ErrorCode, Failure};
 
 use super::{
     CompletionRequest, Completions, Resource, ResourceEntry, ResourceFuture, ResourceInfo, ResourceUri, UriTemplate,
@@ -12,33 +12,42 @@ use crate::served::ServedTools;
 
 const NAME: &str = "database";
 
-const INFO: ResourceInfo = ResourceInfo {
-    name: NAME,
-    tool: crate::DESCRIBE_TOOL,
-    templates: &[
+fn info(name: Option<&DatabaseName>) -> ResourceInfo {
+    let root = ResourceUri::new(NAME, &name.into_iter().map(DatabaseName::as_str).collect::<Vec<_>>());
+    let templates = vec![
         UriTemplate {
-            uri: "countersign://database/{schema}",
+            uri: format!("{root}/{{schema}}"),
             name: "schema",
             title: "A schema",
             description: "The tables and views of a schema, as describe_database answers them.",
         },
         UriTemplate {
-            uri: "countersign://database/{schema}/{table}",
+            uri: format!("{root}/{{schema}}/{{table}}"),
             name: "table",
             title: "A table or view",
             description: "Everything of a table or view, as describe_database answers it: columns, keys, references, \
                 indexes, notes, and the tools that read or write it.",
         },
-    ],
-};
+    ];
+    ResourceInfo { root, tool: crate::DESCRIBE_TOOL, templates }
+}
 
 pub(super) struct Database {
     describer: DatabaseDescriber,
+    info: ResourceInfo,
 }
 
 impl Database {
-    pub(super) const fn new(describer: DatabaseDescriber) -> Self {
-        Self { describer }
+    /// `name` is the database's, where the server has several.
+    pub(super) fn new(describer: DatabaseDescriber, name: Option<&DatabaseName>) -> Self {
+        Self { describer, info: info(name) }
+    }
+
+    /// The URI of a part of the database.
+    fn uri(&self, path: &[&str]) -> ResourceUri {
+        let mut uri = self.info.root.clone();
+        uri.path.extend(path.iter().map(|&part| part.to_owned()));
+        uri
     }
 
     async fn listed(&self, after: Option<&[String]>, max: usize) -> Result<Vec<ResourceEntry>, Failure> {
@@ -51,8 +60,8 @@ impl Database {
         let is_first = matches!(after, Ok(None));
         let found = queries::listing(self.describer.reader(), after?, max).await;
         let found = found.map_err(|error| self.describer.failure(error))?;
-        let overview = is_first.then(overview);
-        Ok(overview.into_iter().chain(found.into_iter().map(listed)).collect())
+        let overview = is_first.then(|| self.overview());
+        Ok(overview.into_iter().chain(found.into_iter().map(|entry| self.entry(entry))).collect())
     }
 
     async fn described(&self, path: &[String], tools: ServedTools<'_>) -> Result<Value, Failure> {
@@ -61,7 +70,8 @@ impl Database {
             [schema] => self.describer.overview(Some(schema)).await,
             [schema, table] => self.describer.table(Some(schema), table, tools).await,
             _ => {
-                let message = "an address has at most a schema and a table: countersign://database/{schema}/{table}";
+                let root = &self.info.root;
+                let message = format!("an address has at most a schema and a table: {root}/{{schema}}/{{table}}");
                 Err(Failure::new(ErrorCode::NotFound, message).hint("Write a / within a name as %2F."))
             }
         }?;
@@ -86,30 +96,30 @@ impl Database {
         values.truncate(max);
         Ok(Completions { values, more })
     }
-}
 
-fn overview() -> ResourceEntry {
-    let description = "What there is in the database: schemas and their tables, as describe_database answers without \
-                       arguments.";
-    ResourceEntry { uri: ResourceUri::new(NAME, &[]), name: NAME.to_owned(), description: description.to_owned() }
-}
+    fn overview(&self) -> ResourceEntry {
+        let description = "What there is in the database: schemas and their tables, as describe_database answers \
+                           without arguments.";
+        let name = self.info.root.path.last().map_or(NAME, String::as_str);
+        ResourceEntry { uri: self.info.root.clone(), name: name.to_owned(), description: description.to_owned() }
+    }
 
-/// An entry of the list. It has no comments; the description of a table has them.
-fn listed(entry: CatalogEntry) -> ResourceEntry {
-    let CatalogEntry { schema, table, kind } = entry;
-    match table {
-        None => ResourceEntry { uri: ResourceUri::new(NAME, &[&schema]), name: schema, description: kind },
-        Some(table) => ResourceEntry {
-            uri: ResourceUri::new(NAME, &[&schema, &table]),
-            name: format!("{schema}.{table}"),
-            description: kind,
-        },
+    /// An entry of the list. It has no comments; the description of a table has them.
+    fn entry(&self, CatalogEntry { schema, table, kind }: CatalogEntry) -> ResourceEntry {
+        match table {
+            None => ResourceEntry { uri: self.uri(&[&schema]), name: schema, description: kind },
+            Some(table) => ResourceEntry {
+                uri: self.uri(&[&schema, &table]),
+                name: format!("{schema}.{table}"),
+                description: kind,
+            },
+        }
     }
 }
 
 impl Resource for Database {
     fn info(&self) -> &ResourceInfo {
-        &INFO
+        &self.info
     }
 
     fn change_key(&self) -> Vec<String> {

@@ -22,17 +22,17 @@ use crate::served::ServedTools;
 /// The description of a kind of resource for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResourceInfo {
-    /// The first part of its URIs.
-    pub(crate) name: &'static str,
+    /// The URI with which all of its URIs begin.
+    pub(crate) root: ResourceUri,
     /// The tool with the same content. A caller can read the resource only if it has this tool.
     pub(crate) tool: &'static str,
-    pub(crate) templates: &'static [UriTemplate],
+    pub(crate) templates: Vec<UriTemplate>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UriTemplate {
     /// A URI template (RFC 6570), such as `countersign://database/{schema}`.
-    pub uri: &'static str,
+    pub uri: String,
     pub name: &'static str,
     pub title: &'static str,
     pub description: &'static str,

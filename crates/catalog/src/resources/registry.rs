@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde_json::Value;
 use tokio::time::timeout;
-use types::{ErrorCode, Failure};
+use types::{DatabaseName, ErrorCode, Failure};
 
 use super::database::Database;
 use super::{CompletionRequest, Completions, Resource, ResourceEntry, ResourceUri, UriTemplate};
@@ -27,32 +27,52 @@ pub struct ResourcePage {
 /// The resources of a caller, which are those whose tool it has.
 #[derive(Clone, Default)]
 pub struct ResourceRegistry {
-    resources: Vec<Arc<dyn Resource>>,
+    resources: Vec<BoundedResource>,
+}
+
+/// A resource, and the time limit of reading it.
+#[derive(Clone)]
+struct BoundedResource {
+    resource: Arc<dyn Resource>,
     call_deadline: Duration,
 }
 
 impl ResourceRegistry {
-    /// All resources; none without a describer. A new resource is one line here.
+    /// All resources of a database; none without a describer. `name` is the database's, where the server has several.
+    /// A new resource is one line here.
     #[must_use]
-    pub fn new(describer: Option<DatabaseDescriber>, call_deadline: Duration) -> Self {
-        let database = describer.map(|describer| Arc::new(Database::new(describer)) as Arc<dyn Resource>);
-        Self { resources: database.into_iter().collect(), call_deadline }
+    pub fn new(describer: Option<DatabaseDescriber>, name: Option<&DatabaseName>, call_deadline: Duration) -> Self {
+        let database = describer.map(|describer| Arc::new(Database::new(describer, name)) as Arc<dyn Resource>);
+        let bounded = |resource| BoundedResource { resource, call_deadline };
+        Self { resources: database.into_iter().map(bounded).collect() }
+    }
+
+    /// The resources of several databases.
+    pub fn of_all<'a>(databases: impl IntoIterator<Item = &'a Self>) -> Self {
+        Self { resources: databases.into_iter().flat_map(|database| database.resources.iter().cloned()).collect() }
     }
 
     /// The resources whose tool is served.
     #[must_use]
     pub fn of_tools(&self, tools: ServedTools<'_>) -> Self {
-        let served = self.resources.iter().filter(|resource| tools(resource.info().tool));
-        Self { resources: served.cloned().collect(), call_deadline: self.call_deadline }
+        let served = self.resources.iter().filter(|bounded| tools(bounded.resource.info().tool));
+        Self { resources: served.cloned().collect() }
     }
 
     pub fn templates(&self) -> impl Iterator<Item = &UriTemplate> {
-        self.resources.iter().flat_map(|resource| resource.info().templates)
+        self.resources.iter().flat_map(|bounded| &bounded.resource.info().templates)
     }
 
     /// The content of each resource that does not come from the database.
-    pub fn change_key(&self) -> Vec<(&str, Vec<String>)> {
-        self.resources.iter().map(|resource| (resource.info().name, resource.change_key())).collect()
+    pub fn change_key(&self) -> Vec<(String, Vec<String>)> {
+        let key = |bounded: &BoundedResource| (bounded.resource.info().root.to_string(), bounded.resource.change_key());
+        self.resources.iter().map(key).collect()
+    }
+
+    /// Whether one of the resources has this URI, or would have it.
+    #[must_use]
+    pub fn has(&self, uri: &str) -> bool {
+        ResourceUri::parse(uri).is_some_and(|uri| self.find(&uri).is_some())
     }
 
     /// The existing resources, a page at a time. A cursor is the URI of the last resource on the previous page.
@@ -62,13 +82,12 @@ impl ResourceRegistry {
     pub async fn list(&self, cursor: Option<&str>) -> Result<ResourcePage, Failure> {
         let after = cursor.map(|cursor| self.after(cursor)).transpose()?;
         let start = after.as_ref().map_or(0, |(index, _)| *index);
-        let mut path = after.map(|(_, uri)| uri.path);
+        let mut path = after.map(|(_, path)| path);
         let mut items = Vec::new();
-        for resource in self.resources.iter().skip(start) {
+        for bounded in self.resources.iter().skip(start) {
             let wanted = PAGE + 1 - items.len();
-            items.extend(
-                self.within_deadline(resource.list(path.take().as_deref(), wanted)).await?.into_iter().take(wanted),
-            );
+            let listed = bounded.within_deadline(bounded.resource.list(path.take().as_deref(), wanted)).await?;
+            items.extend(listed.into_iter().take(wanted));
             if items.len() > PAGE {
                 break;
             }
@@ -80,16 +99,20 @@ impl ResourceRegistry {
     }
 
     /// The index of the resource kind to which a cursor belongs, and the position of the cursor in it.
-    fn after(&self, cursor: &str) -> Result<(usize, ResourceUri), Failure> {
-        let uri = ResourceUri::parse(cursor);
-        let found = uri.and_then(|uri| {
-            let index = self.resources.iter().position(|resource| resource.info().name == uri.name)?;
-            Some((index, uri))
-        });
-        found.ok_or_else(|| {
+    fn after(&self, cursor: &str) -> Result<(usize, Vec<String>), Failure> {
+        let found = ResourceUri::parse(cursor).and_then(|uri| self.find(&uri));
+        found.map(|(index, _, path)| (index, path)).ok_or_else(|| {
             let message = "invalid pagination cursor";
             Failure::new(ErrorCode::InvalidParams, message).hint("List without a cursor to begin at the first page.")
         })
+    }
+
+    /// The resource of a URI, its index, and the path within it.
+    fn find(&self, uri: &ResourceUri) -> Option<(usize, &BoundedResource, Vec<String>)> {
+        self.resources
+            .iter()
+            .enumerate()
+            .find_map(|(index, bounded)| Some((index, bounded, uri.within(&bounded.resource.info().root)?.to_vec())))
     }
 
     /// Reads a resource.
@@ -97,16 +120,16 @@ impl ResourceRegistry {
     /// # Errors
     /// `not_found` with the nearest names that exist, or the failure of the read of the catalog.
     pub async fn read(&self, uri: &str, tools: ServedTools<'_>) -> Result<Value, Failure> {
-        let found = ResourceUri::parse(uri).and_then(|parsed| Some((self.named(&parsed.name)?, parsed)));
-        let Some((resource, parsed)) = found else {
+        let parsed = ResourceUri::parse(uri);
+        let Some((_, bounded, path)) = parsed.as_ref().and_then(|uri| self.find(uri)) else {
             let mut failure = Failure::new(ErrorCode::NotFound, format!("there is no resource {uri}"));
-            if let Some(first) = self.resources.first() {
-                let root = ResourceUri::new(first.info().name, &[]);
-                failure = failure.hint(format!("Addresses of this server begin with {root}."));
+            let roots: Vec<String> = self.resources.iter().map(|it| it.resource.info().root.to_string()).collect();
+            if !roots.is_empty() {
+                failure = failure.hint(format!("Addresses of this server begin with {}.", roots.join(", ")));
             }
             return Err(failure);
         };
-        self.within_deadline(resource.read(&parsed.path, tools)).await
+        bounded.within_deadline(bounded.resource.read(&path, tools)).await
     }
 
     /// Completions for a variable of a template.
@@ -114,21 +137,19 @@ impl ResourceRegistry {
     /// # Errors
     /// `not_found` for an unknown template, or the failure of the read of the catalog.
     pub async fn complete(&self, template: &str, typed: &CompletionRequest) -> Result<Completions, Failure> {
-        let has = |resource: &&Arc<dyn Resource>| resource.info().templates.iter().any(|it| it.uri == template);
+        let has = |it: &&BoundedResource| it.resource.info().templates.iter().any(|own| own.uri == template);
         match self.resources.iter().find(has) {
-            Some(resource) => self.within_deadline(resource.complete(typed)).await,
+            Some(bounded) => bounded.within_deadline(bounded.resource.complete(typed)).await,
             None => {
-                let known: Vec<&str> = self.templates().map(|template| template.uri).collect();
+                let known: Vec<&str> = self.templates().map(|template| template.uri.as_str()).collect();
                 let failure = Failure::new(ErrorCode::NotFound, format!("there is no resource template {template}"));
                 Err(if known.is_empty() { failure } else { failure.hint(format!("There is: {}.", known.join(", "))) })
             }
         }
     }
+}
 
-    fn named(&self, name: &str) -> Option<&Arc<dyn Resource>> {
-        self.resources.iter().find(|resource| resource.info().name == name)
-    }
-
+impl BoundedResource {
     /// Applies the time limit of a call, and catches panics, because rmcp sends the client no response after a panic.
     async fn within_deadline<T>(&self, answer: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         match timeout(self.call_deadline, AssertUnwindSafe(answer).catch_unwind()).await {

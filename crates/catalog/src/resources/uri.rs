@@ -18,6 +18,11 @@ impl ResourceUri {
         Self { name: name.to_owned(), path: path.iter().map(|&part| part.to_owned()).collect() }
     }
 
+    /// The path after that of `root`; `None` if the URI does not begin with it.
+    pub(crate) fn within(&self, root: &Self) -> Option<&[String]> {
+        (self.name == root.name).then(|| self.path.strip_prefix(root.path.as_slice()))?
+    }
+
     /// Parses a URI; `None` if it is invalid. A single slash at the end is ignored.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

@@ -1,25 +1,25 @@
-//! Builds the served tools from a database and manifests. Everything is checked before the first request, and again
+//! Builds the served tools of a database from its manifests. Everything is checked before the first request, and again
 //! before the tools change.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use anyhow::Context;
 use ledger::read::{Reader, SearchPath, UntrustedSchema};
 use ledger::{ConnectOptions, Ledger, LoginSetting, ReadLogDetail, ReaderRoleError, SchemaError, WatchedTables};
-use manifest::{Diagnostic, ServerNames, Source, ToolCatalog};
-use mcp::{Elicitation, StateCodec, StateKey};
+use manifest::{DeclaredTool, Diagnostic, Diagnostics, ServerNames, Source, ToolCatalog};
+use mcp::Elicitation;
 use tools::{
-    ConsoleLinks, LiveRegistry, MaskPolicy, Metrics, Profile, ProfileRegistries, READS_ONLY, Registry, Services,
-    Unavailable,
+    Activity, ConsoleLinks, LedgerScrape, LiveRegistry, MaskPolicy, Metrics, Profile, ProfileToolsets, READS_ONLY,
+    Services, Toolset, Unavailable, View,
 };
-use types::{MaskKey, Principal};
+use types::{DatabaseName, MaskKey, Principal};
 
 use crate::commands::demo;
 use crate::connection;
-use crate::settings::{MaskConfig, ProfileConfig, Settings};
-use crate::tool_catalog::{self, read_manifests};
+use crate::settings::{DatabaseSettings, MaskConfig, ProfileConfig, Settings};
+use crate::tool_catalog::{self, ServerTools, read_manifests};
 
-fn manifest_sources(settings: &Settings, demo: bool) -> anyhow::Result<Vec<Source>> {
+fn manifest_sources(settings: &DatabaseSettings, demo: bool) -> anyhow::Result<Vec<Source>> {
     let mut sources = read_manifests(&settings.manifests)?;
     if demo {
         sources.extend(demo::database::manifests());
@@ -31,48 +31,93 @@ fn manifest_sources(settings: &Settings, demo: bool) -> anyhow::Result<Vec<Sourc
 ///
 /// # Errors
 /// With `Diagnostics` inside, if the manifests are wrong.
-pub(crate) fn check_files(settings: &Settings, demo: bool) -> anyhow::Result<ToolCatalog> {
+pub(crate) fn check_files(settings: &DatabaseSettings, demo: bool) -> anyhow::Result<ToolCatalog> {
     let native = tools::native::executors()?;
     let executors: Vec<&str> = native.names().collect();
-    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors };
+    let prefix = &settings.prefix;
+    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors, prefix };
     manifest::check_files(&manifest_sources(settings, demo)?, &server)
         .map_err(|mistakes| anyhow::Error::new(mistakes).context("the manifests cannot be used"))
 }
 
-/// The tools of a server that has not reached its database yet. Errors in the manifests are reported elsewhere.
+/// Checks the manifests of all databases alone, and that a name stands for one tool. Nothing is checked for a server
+/// with one database, whose tools are compiled before it starts.
+///
+/// # Errors
+/// With `Diagnostics` inside, if manifests are wrong.
+pub(crate) fn check_several(settings: &Settings, demo: bool) -> anyhow::Result<()> {
+    if settings.databases.len() < 2 {
+        return Ok(());
+    }
+    let mut known: BTreeMap<String, (&DatabaseSettings, DeclaredTool)> = BTreeMap::new();
+    let mut mistakes = Vec::new();
+    for database in &settings.databases {
+        for tool in check_files(database, demo)?.declared {
+            let Some((other, first)) = known.get(&tool.name) else {
+                known.insert(tool.name.clone(), (database, tool));
+                continue;
+            };
+            let [own, other] = [database, *other].map(|database| database.name().map_or("", DatabaseName::as_str));
+            let message = if first.at != tool.at {
+                format!(
+                    "the database {other} has another tool of this name ({}): serve one manifest to both databases, or give the tools \
+                     of one a prefix (prefix = \"{own}_\" in [database.{own}])",
+                    first.at
+                )
+            } else if tool.params.iter().any(|param| param == tools::DATABASE) {
+                format!(
+                    "{other} and {own} have this tool, which names its database by the argument \"{}\": rename its parameter, or give \
+                     the tools of one database a prefix (prefix = \"{own}_\" in [database.{own}])",
+                    tools::DATABASE
+                )
+            } else {
+                continue;
+            };
+            mistakes.push(Diagnostic { at: tool.at, tool: Some(tool.name), message });
+        }
+    }
+    if mistakes.is_empty() {
+        return Ok(());
+    }
+    mistakes.sort();
+    Err(anyhow::Error::new(Diagnostics(mistakes)).context("the manifests cannot be used side by side"))
+}
+
+/// The tools of a database that was not reached yet. Errors in the manifests are reported elsewhere.
 pub(crate) fn unavailable_tools(
     settings: &Settings,
+    database: &DatabaseSettings,
     demo: bool,
     failure: &Unavailable,
     metrics: &Metrics,
-) -> anyhow::Result<ProfileRegistries> {
-    let catalog = check_files(settings, demo).unwrap_or_default();
-    let tools = Registry::unavailable(&settings.read_limits, settings.call_deadline, failure, metrics, &catalog)?;
-    Ok(ProfileRegistries::new(&tools, &profiles(settings)))
+) -> anyhow::Result<ProfileToolsets> {
+    let catalog = check_files(database, demo).unwrap_or_default();
+    let tools = Toolset::unavailable(&database.read_limits, database.call_deadline, failure, metrics, &catalog)?;
+    Ok(ProfileToolsets::new(&tools, &profiles(settings), database.name()))
 }
 
 fn profiles(settings: &Settings) -> Vec<Profile> {
     Profile::builtin().into_iter().chain(settings.profiles.iter().map(|own| own.profile.clone())).collect()
 }
 
-/// Builds the tools. The ledger and the services that they use stay the same when the tools change.
-pub(crate) struct ServerBuilder {
-    pub(crate) ledger: Ledger,
+/// Builds the tools of a database. The ledger and the services that they use stay the same when the tools change.
+pub(crate) struct ToolBuilder {
     pub(crate) services: Services,
     target: ConnectOptions,
     /// Whether the demo's manifests are included.
     demo: bool,
 }
 
-impl ServerBuilder {
+impl ToolBuilder {
     pub(crate) async fn open(
         target: &ConnectOptions,
         settings: &Settings,
+        database: &DatabaseSettings,
         demo: bool,
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
-        let needing = needing_a_ledger(settings, demo);
-        let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+        let needing = needing_a_ledger(settings, database, demo);
+        let ledger = Ledger::new(target.clone(), database.ledger.clone());
         let has_ledger = !needing.is_empty() || ledger.exists().await?;
         if has_ledger {
             ledger.check().await.map_err(|error| missing_for(error, &needing))?;
@@ -80,30 +125,30 @@ impl ServerBuilder {
         } else {
             tracing::warn!("{READS_ONLY}");
         }
-        check_role(&ledger, settings).await?;
-        let reader = reader(&ledger, target, settings, has_ledger).await?;
+        check_role(&ledger, database).await?;
+        let reader = reader(&ledger, target, database, has_ledger).await?;
         let collects_tables = ledger.read_log().is_on();
         let reader = reader.map(|reader| if collects_tables { reader.collecting_tables() } else { reader });
         if has_ledger {
             warn_of_settings(&ledger, target, reader.as_ref().map(Reader::target)).await?;
         }
-        let masks = masks(settings, reader.as_ref()).await?;
+        let masks = masks(database, reader.as_ref()).await?;
+        // The first database keeps its connections.
+        let is_first = settings.databases.first().is_none_or(|first| first.name() == database.name());
         let services = Services {
+            name: database.name().cloned(),
             reader,
             has_ledger,
-            gate: ledger.gate(),
-            records: ledger.records(),
-            plans: ledger.plans(),
-            call_deadline: settings.call_deadline,
-            proposals: ledger.proposals(),
-            gauges: ledger.gauges(),
-            read_log: ledger.read_log(),
+            gauges: LedgerScrape::new(has_ledger.then(|| ledger.gauges())),
+            ledger,
+            call_deadline: database.call_deadline,
+            activity: if is_first { Activity::default() } else { Activity::measured() },
             metrics,
             masks,
-            execute_sql: settings.execute_sql.clone(),
+            execute_sql: database.execute_sql.clone(),
             console: settings.console.url.as_deref().map(ConsoleLinks::new),
         };
-        Ok(Self { ledger, services, target: target.clone(), demo })
+        Ok(Self { services, target: target.clone(), demo })
     }
 
     pub(crate) async fn is_reachable(&self) -> bool {
@@ -112,10 +157,10 @@ impl ServerBuilder {
 
     /// Whether the database has a ledger now.
     pub(crate) async fn finds_ledger(&self) -> anyhow::Result<bool> {
-        Ok(self.ledger.exists().await?)
+        Ok(self.services.ledger.exists().await?)
     }
 
-    pub(crate) fn sources(&self, settings: &Settings) -> anyhow::Result<Vec<Source>> {
+    pub(crate) fn sources(&self, settings: &DatabaseSettings) -> anyhow::Result<Vec<Source>> {
         let sources = manifest_sources(settings, self.demo)?;
         anyhow::ensure!(self.services.has_ledger || sources.is_empty(), "{READS_ONLY}");
         Ok(sources)
@@ -123,17 +168,23 @@ impl ServerBuilder {
 
     /// Builds the tools of every profile and checks everything from the files to the schemas. Unless `strict` is set,
     /// tools that do not fit the database are left out.
-    pub(crate) async fn tools(&self, sources: &[Source], settings: &Settings) -> anyhow::Result<BuiltTools> {
-        let (profiles_config, ledger, target) = (&settings.profiles, &self.ledger, &self.target);
-        let catalog = match settings.strict {
-            true => tool_catalog::compile(sources, profiles_config, ledger, target).await?,
-            false => tool_catalog::compile_fitting(sources, profiles_config, ledger, target).await?,
+    pub(crate) async fn tools(
+        &self,
+        sources: &[Source],
+        settings: &Settings,
+        database: &DatabaseSettings,
+    ) -> anyhow::Result<BuiltTools> {
+        let (profiles, ledger, target) = (&settings.profiles, &self.services.ledger, &self.target);
+        let server = ServerTools::new(settings, database);
+        let catalog = match database.strict {
+            true => tool_catalog::compile(sources, &server, ledger, target).await?,
+            false => tool_catalog::compile_fitting(sources, &server, ledger, target).await?,
         };
-        let all = Registry::new(&self.services, &catalog, &tools::native::executors()?)?;
-        let registries = ProfileRegistries::new(&all, &profiles(settings));
+        let all = Toolset::new(&self.services, &catalog, &tools::native::executors()?)?;
+        let toolsets = ProfileToolsets::new(&all, &self::profiles(settings), database.name());
         let has_nothing =
-            |own: &&ProfileConfig| registries.get(&own.profile.name).is_none_or(|tools| tools.has_nothing());
-        let empty: Vec<_> = profiles_config.iter().filter(has_nothing).map(ProfileConfig::empty).collect();
+            |own: &&ProfileConfig| toolsets.get(&own.profile.name).is_some_and(|tools| tools.has_nothing());
+        let empty: Vec<_> = profiles.iter().filter(has_nothing).map(ProfileConfig::empty).collect();
         if !empty.is_empty() {
             return Err(tool_catalog::profile_error(empty));
         }
@@ -142,17 +193,18 @@ impl ServerBuilder {
             tables: used.map(|table| (table.schema.clone(), table.table.clone())).collect(),
             all: !catalog.misfits.is_empty(),
         };
-        Ok(BuiltTools { registries, misfits: catalog.misfits, watched })
+        Ok(BuiltTools { toolsets, misfits: catalog.misfits, watched })
     }
 }
 
 /// The settings that need a ledger, in the words of the configuration.
-pub(crate) fn needing_a_ledger(settings: &Settings, demo: bool) -> Vec<&'static str> {
+pub(crate) fn needing_a_ledger(settings: &Settings, database: &DatabaseSettings, demo: bool) -> Vec<&'static str> {
     let needs = [
-        ("manifests", demo || !settings.manifests.is_empty()),
-        ("execute_sql", settings.execute_sql.is_some()),
-        ("log of [reads]", settings.ledger.read_log != ReadLogDetail::Off),
-        ("[notify]", settings.notify.is_some()),
+        ("manifests", demo || !database.manifests.is_empty()),
+        ("execute_sql", database.execute_sql.is_some()),
+        ("log of [reads]", database.ledger.read_log != ReadLogDetail::Off),
+        // Of several databases, those without a ledger have nothing to tell.
+        ("[notify]", settings.notify.is_some() && database.label.is_none()),
     ];
     needs.into_iter().filter_map(|(setting, is_set)| is_set.then_some(setting)).collect()
 }
@@ -169,7 +221,7 @@ fn missing_for(error: SchemaError, needing: &[&str]) -> anyhow::Error {
 
 /// The tools that fit the database.
 pub(crate) struct BuiltTools {
-    pub(crate) registries: ProfileRegistries,
+    pub(crate) toolsets: ProfileToolsets,
     /// Why the other tools and notes do not fit.
     pub(crate) misfits: Vec<Diagnostic>,
     /// The tables that the tools depend on.
@@ -187,37 +239,12 @@ impl BuiltTools {
 pub(crate) fn server(registry: &LiveRegistry, settings: &Settings, elicitation: Elicitation) -> mcp::McpServer {
     let principal =
         Principal { account_id: settings.account.clone(), actor: settings.actor.clone(), ..Principal::default() };
-    mcp::McpServer::new(registry.of_profile(&settings.profile), principal, settings.content.into(), elicitation)
-}
-
-/// The ledger's keys that seal data held by clients, and the name of the current key.
-pub(crate) async fn state_keys(ledger: &Ledger) -> anyhow::Result<(String, Vec<StateKey>)> {
-    let keys = ledger.state_keys().all().await.context("the keys for states cannot be read from the ledger")?;
-    let sealing =
-        keys.iter().find(|key| key.seals).context("the ledger has no key for states: run `countersign init`")?;
-    let sealing = sealing.id.clone();
-    Ok((sealing, keys.into_iter().map(|key| StateKey { id: key.id, key: key.key.expose().into() }).collect()))
-}
-
-/// The interval at which a server looks for new keys. A key is used three minutes after it was made, when every
-/// server knows it.
-const KEY_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Keeps the sealing keys up to date. Never returns.
-pub(crate) async fn refresh_state_keys(ledger: Ledger, codec: StateCodec) {
-    let mut turns = tokio::time::interval(KEY_INTERVAL);
-    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    turns.tick().await;
-    loop {
-        turns.tick().await;
-        let replaced = match state_keys(&ledger).await {
-            Ok((sealing, keys)) => codec.replace(&sealing, keys).map_err(anyhow::Error::from),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = replaced {
-            tracing::warn!("the keys for states were not read again, the old ones stay: {error:#}");
-        }
-    }
+    mcp::McpServer::new(
+        registry.view(View::of_profile(&settings.profile)),
+        principal,
+        settings.content.into(),
+        elicitation,
+    )
 }
 
 /// Logs a warning for settings that `ALTER ROLE .. SET` and `ALTER DATABASE .. SET` change for the sessions of servers.
@@ -236,7 +263,7 @@ async fn warn_of_settings(
 }
 
 /// Checks that the server's login has the needed privileges and no others.
-async fn check_role(ledger: &Ledger, settings: &Settings) -> anyhow::Result<()> {
+async fn check_role(ledger: &Ledger, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let Some(excess) = ledger.check_server_role().await? else { return Ok(()) };
     let advice = "log in as the role that `countersign init` makes for servers (countersign_writer), granted what the manifests need";
     anyhow::ensure!(!settings.strict_roles, "{excess}; strict_roles refuses that: {advice}");
@@ -245,7 +272,7 @@ async fn check_role(ledger: &Ledger, settings: &Settings) -> anyhow::Result<()> 
 }
 
 /// The masks of callers. An error if they do not fit the database.
-pub(crate) async fn masks(settings: &Settings, reader: Option<&Reader>) -> anyhow::Result<MaskPolicy> {
+pub(crate) async fn masks(settings: &DatabaseSettings, reader: Option<&Reader>) -> anyhow::Result<MaskPolicy> {
     let MaskConfig { rules, trusted_functions } = &settings.masks;
     let policy = MaskPolicy::new(rules, trusted_functions, &MaskKey::new(settings.mask_key()?));
     for (masks, reader) in policy.all().zip(std::iter::repeat(reader)) {
@@ -275,7 +302,7 @@ pub(crate) fn not_searched(schema: &UntrustedSchema) -> String {
 async fn reader(
     ledger: &Ledger,
     target: &ConnectOptions,
-    settings: &Settings,
+    settings: &DatabaseSettings,
     has_ledger: bool,
 ) -> anyhow::Result<Option<Reader>> {
     let refused = |error: ReaderRoleError| {

@@ -10,7 +10,11 @@ use clap::builder::TypedValueParser;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::settings::{ConfigSources, Keys, LogKeys, ManifestKeys, ServerKeys, SignedKeys, With};
+use types::DatabaseName;
+
+use crate::settings::{
+    ChosenKeys, ConfigSources, Keys, LogKeys, ManifestKeys, ServerGroups, ServerKeys, SignedKeys, With,
+};
 
 use self::install::given_options;
 pub(crate) use self::install::{ClientName, EntryArgs, GivenOption, InstallArgs, OptionKind, Scope, UninstallArgs};
@@ -175,10 +179,14 @@ struct FrontEndConfig {
 
 /// The variables and the configuration file, for front ends with a command line of their own; `config` takes
 /// precedence over the variable that names the file.
-pub(crate) fn sources_around(config: Option<PathBuf>) -> Result<ConfigSources, clap::Error> {
+pub(crate) fn sources_around(
+    config: Option<PathBuf>,
+    database: Option<DatabaseName>,
+) -> Result<ConfigSources, clap::Error> {
     let matches = FrontEndConfig::command().try_get_matches_from(["countersign"])?;
     let around = FrontEndConfig::from_arg_matches(&matches)?;
-    Ok(ConfigSources { config: config.or(around.config), given: Keys::given(&matches)? })
+    let given = Keys { chosen: ChosenKeys { database }, ..Keys::given(&matches)? };
+    Ok(ConfigSources { config: config.or(around.config), given })
 }
 
 #[derive(Debug, Args)]
@@ -308,16 +316,16 @@ impl Cli {
             _ => {}
         }
         let given = Keys::given(matches).unwrap_or_else(|error| error.exit());
-        let mut given = Keys { log: cli.log, ..given };
-        let database = &mut given.database;
+        let mut given = Keys { server: ServerGroups { log: cli.log, ..given.server }, ..given };
+        let connection = &mut given.database.connection;
         let ids = ["database_url", "database_url_file"];
-        flag_before_variable(matches, &mut database.database_url, &mut database.database_url_file, ids);
-        let serve = &mut given.serve;
-        flag_before_variable(matches, &mut serve.read_url, &mut serve.read_url_file, ["read_url", "read_url_file"]);
-        let write = &mut given.write;
+        flag_before_variable(matches, &mut connection.database_url, &mut connection.database_url_file, ids);
+        let served = &mut given.database.served;
+        flag_before_variable(matches, &mut served.read_url, &mut served.read_url_file, ["read_url", "read_url_file"]);
+        let write = &mut given.database.write;
         let ids = ["fingerprint_key", "fingerprint_key_file"];
         flag_before_variable(matches, &mut write.fingerprint_key, &mut write.fingerprint_key_file, ids);
-        let secret = &mut given.oidc_secret;
+        let secret = &mut given.server.oidc_secret;
         let ids = ["console_oidc_client_secret", "console_oidc_client_secret_file"];
         flag_before_variable(matches, &mut secret.client_secret, &mut secret.client_secret_file, ids);
         // Whatever this shell is configured for, the demo is not about it.
@@ -375,6 +383,7 @@ mod tests {
                 continue;
             }
             let all = [
+                "database",
                 "database_url",
                 "database_url_file",
                 "pooler",

@@ -9,7 +9,7 @@ use ledger::{Freeze, FreezeScope, Freezes, Ledger, SchemaError};
 use types::visible;
 
 use crate::connection;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::os_user;
 use crate::terminal::{print_json, print_line};
 
@@ -58,7 +58,7 @@ impl ScopeArgs {
     }
 }
 
-pub(crate) async fn freeze(arguments: FreezeArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+pub(crate) async fn freeze(arguments: FreezeArgs, settings: &DatabaseSettings) -> anyhow::Result<ExitCode> {
     let freezes = open(settings, !arguments.list).await?;
     if arguments.list {
         list(&freezes, arguments.json).await?;
@@ -87,7 +87,7 @@ pub(crate) async fn freeze(arguments: FreezeArgs, settings: &Settings) -> anyhow
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) async fn unfreeze(arguments: UnfreezeArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+pub(crate) async fn unfreeze(arguments: UnfreezeArgs, settings: &DatabaseSettings) -> anyhow::Result<ExitCode> {
     let freezes = open(settings, true).await?;
     let scope = arguments.scope.scope();
     if !freezes.unfreeze(&scope, &os_user::name()).await.map_err(refused)? {
@@ -158,7 +158,7 @@ fn subject(scope: &FreezeScope) -> String {
 
 /// Opens the freezes of the configured database. With `changes`, the ledger must have been made for this database: an
 /// operator who freezes a copy would believe that the original is frozen.
-async fn open(settings: &Settings, changes: bool) -> anyhow::Result<Freezes> {
+async fn open(settings: &DatabaseSettings, changes: bool) -> anyhow::Result<Freezes> {
     let ledger = Ledger::new(connection::configured(settings)?, settings.ledger.clone());
     ledger.check().await.map_err(|error| match error {
         SchemaError::Database(error) => refused(error),

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use ledger::Ledger;
 
 use crate::connection;
-use crate::settings::{Settings, With};
+use crate::settings::{DatabaseSettings, With};
 use crate::terminal::print_line;
 
 #[derive(Debug, Subcommand)]
@@ -22,7 +22,7 @@ pub(crate) struct RotateArgs {
     at_once: bool,
 }
 
-pub(crate) async fn run(command: KeysCommand, settings: &Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(command: KeysCommand, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let KeysCommand::Rotate(With { own: arguments, .. }) = command;
     let ledger = Ledger::new(connection::configured(settings)?, settings.ledger.clone());
     ledger.check().await?;

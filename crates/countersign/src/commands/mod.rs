@@ -16,6 +16,7 @@ pub(crate) mod keys;
 pub(crate) mod proposals;
 pub(crate) mod scaffold;
 pub(crate) mod serve;
+pub(crate) mod several;
 pub(crate) mod token;
 pub(crate) mod track;
 pub(crate) mod try_tool;

@@ -8,16 +8,17 @@ use ledger::{ConnectOptions, Ledger};
 
 use crate::commands::check::{CatalogQueries, grants};
 use crate::commands::cli::ScaffoldArgs;
-use crate::settings::Settings;
+use crate::connection;
+use crate::settings::DatabaseSettings;
 use crate::terminal::shell_word::shell_word;
 use crate::terminal::undo_way::UndoWay;
 use crate::terminal::{print_error, print_lines, write_bytes};
-use crate::{connection, tool_catalog};
+use crate::tool_catalog::{self, ServerTools};
 
 /// The number of tools above which agents choose badly, and clients warn or truncate the list.
 const MANY_TOOLS: usize = 30;
 
-pub(crate) async fn run(arguments: &ScaffoldArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: &ScaffoldArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let target = connection::configured(settings)?;
     if arguments.from_records {
         return from_records(arguments.at_least.get(), &target, settings).await;
@@ -42,7 +43,7 @@ fn print(scaffold: &Scaffold) {
 
 /// Prints a manifest for the statements that agents have executed so often. Those that do not compile as a tool are
 /// left out.
-async fn from_records(at_least: usize, target: &ConnectOptions, settings: &Settings) -> anyhow::Result<()> {
+async fn from_records(at_least: usize, target: &ConnectOptions, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let ledger = Ledger::new(target.clone(), settings.ledger.clone());
     ledger.check().await?;
     let mut recorded = ::scaffold::from_records(target, at_least).await?;
@@ -54,7 +55,7 @@ async fn from_records(at_least: usize, target: &ConnectOptions, settings: &Setti
             anyhow::bail!(if scaffold.left_out.is_empty() { none } else { scaffold.left_out.join("\n") });
         }
         let source = Source { path: "scaffold".into(), text: scaffold.text.clone() };
-        let misfits = match tool_catalog::compile_fitting(&[source], &[], &ledger, target).await {
+        let misfits = match tool_catalog::compile_fitting(&[source], &ServerTools::default(), &ledger, target).await {
             Ok(catalog) => catalog.misfits,
             Err(error) => error.downcast::<Diagnostics>()?.0,
         };
@@ -79,7 +80,7 @@ async fn print_grants(
     scaffold: &Scaffold,
     role: &str,
     target: &ConnectOptions,
-    settings: &Settings,
+    settings: &DatabaseSettings,
 ) -> anyhow::Result<()> {
     let source = Source { path: "scaffold".into(), text: scaffold.text.clone() };
     let ledger = Ledger::new(target.clone(), settings.ledger.clone());

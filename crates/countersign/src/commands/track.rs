@@ -7,7 +7,7 @@ use ledger::{TableNames, TrackOptions, TrackedTable};
 use types::visible;
 
 use crate::connection;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::print_line;
 
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ impl TableArgs {
     }
 }
 
-pub(crate) async fn track(arguments: TrackArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+pub(crate) async fn track(arguments: TrackArgs, settings: &DatabaseSettings) -> anyhow::Result<ExitCode> {
     let target = connection::configured(settings)?;
     // An empty value removes a table's columns.
     let columns = |given: Option<Vec<String>>| {
@@ -113,7 +113,7 @@ fn described(table: &TrackedTable) -> String {
     format!("{}: {}", table.name, parts.join(", "))
 }
 
-pub(crate) async fn untrack(arguments: UntrackArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+pub(crate) async fn untrack(arguments: UntrackArgs, settings: &DatabaseSettings) -> anyhow::Result<ExitCode> {
     let target = connection::configured(settings)?;
     for (name, was_tracked) in ledger::untrack(&target, &arguments.tables.names(false)).await? {
         let name = visible(&name);

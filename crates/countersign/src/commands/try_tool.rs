@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use tools::{Metrics, Registry};
 use types::{Effects, Envelope, Failure, Principal, Rollback, Tier, check_strict_json, quoted, visible};
 
-use crate::commands::bootstrap::ServerBuilder;
+use crate::commands::bootstrap::ToolBuilder;
 use crate::commands::cli::TryArgs;
 use crate::commands::proposals::show::undo_lines;
 use crate::connection;
@@ -51,17 +51,19 @@ struct Answer {
 
 pub(crate) async fn run(arguments: &TryArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
     let params = parse(&arguments.arguments)?;
-    let target = connection::configured(settings)?;
-    let builder = ServerBuilder::open(&target, settings, false, Metrics::new()).await?;
-    let registries = builder.tools(&builder.sources(settings)?, settings).await?.registries;
-    let registry = registries.get(&settings.profile).context("the configured profile does not exist")?;
-    let read_log = builder.services.read_log.start();
-    let outcome = call(registry, arguments, params, settings).await;
-    builder.services.gate.drain().await;
+    let database = settings.database()?;
+    let target = connection::configured(database)?;
+    let builder = ToolBuilder::open(&target, settings, database, false, Metrics::new()).await?;
+    let toolsets = builder.tools(&builder.sources(database)?, settings, database).await?.toolsets;
+    let tools = toolsets.get(&settings.profile).context("the configured profile does not exist")?;
+    let registry = Registry::of_one(Arc::clone(tools));
+    let read_log = builder.services.ledger.read_log().start();
+    let outcome = call(&registry, arguments, params, settings).await;
+    builder.services.ledger.gate().drain().await;
     if let Some(reader) = &builder.services.reader {
         reader.drain().await;
     }
-    builder.services.read_log.finish(read_log).await;
+    builder.services.ledger.read_log().finish(read_log).await;
     print(arguments, outcome?)
 }
 
@@ -75,7 +77,7 @@ fn parse(text: &str) -> anyhow::Result<Map<String, Value>> {
 
 /// Calls a tool that only reads directly, and any other tool through [`PREVIEW`].
 async fn call(
-    registry: &Arc<Registry>,
+    registry: &Registry,
     arguments: &TryArgs,
     params: Map<String, Value>,
     settings: &Settings,
@@ -83,7 +85,7 @@ async fn call(
     let tool = arguments.tool.as_str();
     let known = || registry.infos().map(|info| info.name.as_str()).collect::<Vec<_>>().join(", ");
     let Some(info) = registry.info(tool) else {
-        if let Some(result) = registry.call_outdated(tool) {
+        if let Some(result) = registry.call_outdated(tool, &params) {
             return Ok(Answer { envelope: result.envelope, is_preview: false, tier: None });
         }
         let profile = &settings.profile;

@@ -2,21 +2,39 @@
 
 use ledger::{Notice, NoticeData};
 use review::sentences;
+use serde::Serialize;
 use serde_json::json;
-use types::visible;
+use types::{DatabaseLabel, visible};
 
 use super::NoticeForm;
 
-/// The body in this form, with a link to the proposal's page if `link_base` is set.
-pub(super) fn body(notice: &Notice, form: NoticeForm, link_base: Option<&str>) -> String {
+/// What a notice says of a proposal.
+#[derive(Debug, Serialize)]
+struct ProposalData<'a> {
+    #[serde(flatten)]
+    database: Option<&'a DatabaseLabel>,
+    #[serde(flatten)]
+    proposal: NoticeData,
+}
+
+/// The body in this form, with a link to the proposal's page if `link_base` is set, and the database if it has a name.
+pub(super) fn body(
+    notice: &Notice,
+    form: NoticeForm,
+    link_base: Option<&str>,
+    database: Option<&DatabaseLabel>,
+) -> String {
     let link = link_base.map(|base| format!("{base}{}", notice.data.proposal_id));
     match form {
         NoticeForm::Json => {
-            let data = NoticeData { link, ..notice.data.clone() };
+            let data = ProposalData { database, proposal: NoticeData { link, ..notice.data.clone() } };
             let kind = format!("proposal.{}", notice.event);
             json!({"type": kind, "timestamp": notice.created_at, "data": data}).to_string()
         }
-        NoticeForm::Slack => json!({"text": text(notice, link.as_deref())}).to_string(),
+        NoticeForm::Slack => {
+            let place = database.map(|database| format!("{}: ", escaped(&database.to_string()))).unwrap_or_default();
+            json!({"text": format!("{place}{}", text(notice, link.as_deref()))}).to_string()
+        }
     }
 }
 

@@ -22,7 +22,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use time::OffsetDateTime;
 use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
+use tools::Activity;
+use types::DatabaseLabel;
 
 pub(crate) use signature::SigningSecret;
 
@@ -47,9 +48,6 @@ pub(crate) struct NotifySettings {
     pub(crate) link_base: Option<String>,
 }
 
-/// Poll interval: a person waits for a notice.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
-
 /// The maximum number of notices that are sent at the same time.
 const AT_ONCE: usize = 8;
 
@@ -70,20 +68,19 @@ pub(crate) struct Notifier {
     settings: NotifySettings,
     client: HttpClient,
     notices: Notices,
+    /// The database of the ledger, where the server has several.
+    database: Option<DatabaseLabel>,
 }
 
 impl Notifier {
-    pub(crate) fn new(settings: NotifySettings, notices: Notices) -> io::Result<Self> {
-        Ok(Self { client: HttpClient::new(settings.url.clone())?, settings, notices })
+    pub(crate) fn new(settings: NotifySettings, notices: Notices, database: Option<DatabaseLabel>) -> io::Result<Self> {
+        Ok(Self { client: HttpClient::new(settings.url.clone())?, settings, notices, database })
     }
 
     /// Sends notices while the future is polled. Several servers may send at the same time.
-    pub(crate) async fn run(self) {
-        let mut ticks = tokio::time::interval(POLL_INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pub(crate) async fn run(self, activity: Activity) {
         let mut is_reachable = true;
         loop {
-            ticks.tick().await;
             match self.notices.claim(AT_ONCE, LEASE).await {
                 Ok(claimed) => {
                     is_reachable = true;
@@ -100,6 +97,7 @@ impl Notifier {
                 }
                 Err(_) => {}
             }
+            activity.turn().await;
         }
     }
 
@@ -124,7 +122,8 @@ impl Notifier {
     }
 
     async fn send(&self, notice: &Notice) -> Result<(), String> {
-        let body = message::body(notice, self.settings.form, self.settings.link_base.as_deref());
+        let body =
+            message::body(notice, self.settings.form, self.settings.link_base.as_deref(), self.database.as_ref());
         // The time of this attempt: receivers refuse old timestamps.
         let now = OffsetDateTime::now_utc().unix_timestamp();
         let headers = signature::headers(&notice.notice_id, now, &body, self.settings.secret.as_ref())?;

@@ -15,7 +15,7 @@ use super::console_keys::{CONSOLE_OIDC, ConsoleKeys, OIDC, OidcKeys, OidcSecretK
 use super::http_auth::{IssuerConfig, is_scope};
 use super::reader::Reader;
 use super::schema;
-use super::secrets::{SecretLocation, SecretNames, locate};
+use super::secrets::{SecretLayer, SecretLocation, SecretNames, locate};
 
 /// The table that maps groups of the provider to those that `approvers` names.
 const GROUPS: &str = "groups";
@@ -60,7 +60,11 @@ impl ConsoleSettings {
             variable: "COUNTERSIGN_CONSOLE_OIDC_CLIENT_SECRET",
             key: "client_secret",
         };
-        let secret = locate(&names, config, secrets.map(|keys| (&keys.client_secret, &keys.client_secret_file)))?;
+        let [given, below] = secrets.map(|keys| (&keys.client_secret, &keys.client_secret_file));
+        let secret = locate(
+            &names,
+            [SecretLayer::new(None, given), SecretLayer::new(config.map(|path| path.display().to_string()), below)],
+        )?;
         if oidc.is_none() && secret.is_some() {
             bail!(
                 "there is a secret of the console (--{}, {}), and no provider: [{CONSOLE_OIDC}] of the configuration file",
@@ -310,7 +314,7 @@ mod tests {
         let secret = one.oidc.unwrap().client_secret.unwrap().read().unwrap();
         assert_eq!(secret.text.expose(), "hunter2");
         let mut given = sources();
-        given.given.oidc_secret.client_secret = Some(types::Secret::new("hunter2"));
+        given.given.server.oidc_secret.client_secret = Some(types::Secret::new("hunter2"));
         let said = given.merge(parse("").unwrap()).unwrap_err().to_string();
         assert!(said.contains("COUNTERSIGN_CONSOLE_OIDC_CLIENT_SECRET") && said.contains("no provider"), "{said}");
         assert!(!said.contains("hunter2"), "{said}");

@@ -9,9 +9,10 @@ use tools::Profile;
 
 use super::console::OidcConfig;
 use super::console_keys::CONSOLE;
+use super::database_tables::DatabaseTable;
 use super::http_auth::{self, IssuerConfig, TokenConfig};
 use super::key_group;
-use super::keys::{HTTP, Keys, LIMITS, TOP};
+use super::keys::{DatabaseGroups, HTTP, Keys, LIMITS, ServerGroups, TOP};
 use super::masks::MaskConfig;
 use super::notify_keys::NOTIFY;
 use super::profiles::{self, ProfileConfig, ProfileKeys};
@@ -28,6 +29,8 @@ pub(crate) struct ConfigFile {
     pub(super) oauth: Option<IssuerConfig>,
     pub(super) masks: MaskConfig,
     pub(super) oidc: Option<OidcConfig>,
+    /// The databases; empty if the file has one, without a table.
+    pub(super) databases: Vec<DatabaseTable>,
 }
 
 impl ConfigFile {
@@ -47,27 +50,41 @@ impl ConfigFile {
             reader.mistakes.sort();
             return Err(Diagnostics(reader.mistakes));
         }
-        file.keys.resolve_paths(folder);
+        file.keys.database.resolve_paths(folder);
+        file.keys.server.resolve_paths(folder);
         Ok(file)
     }
 }
 
-impl Keys {
+impl DatabaseGroups {
+    pub(super) fn resolve_paths(&mut self, folder: &Path) {
+        let Self { connection, manifests, served, write, signing, .. } = self;
+        let files = [&mut connection.database_url_file, &mut served.read_url_file, &mut write.fingerprint_key_file];
+        resolve(folder, files, [&mut manifests.manifests, &mut signing.signing_key]);
+    }
+}
+
+impl ServerGroups {
     fn resolve_paths(&mut self, folder: &Path) {
+        let Self { serve, notify, http, oidc_secret, .. } = self;
         let files = [
-            &mut self.database.database_url_file,
-            &mut self.serve.read_url_file,
-            &mut self.write.fingerprint_key_file,
-            &mut self.http.tls_certificate,
-            &mut self.http.tls_key,
-            &mut self.notify.secret_file,
-            &mut self.oidc_secret.client_secret_file,
+            &mut serve.tokens_file,
+            &mut notify.secret_file,
+            &mut http.tls_certificate,
+            &mut http.tls_key,
+            &mut oidc_secret.client_secret_file,
         ];
-        let files = files.into_iter().chain([&mut self.serve.tokens_file]).flatten();
-        let lists = [&mut self.manifests.manifests, &mut self.signing.signing_key];
-        for path in files.chain(lists.into_iter().flatten().flatten()) {
-            *path = folder.join(PathBuf::from(&*path));
-        }
+        resolve(folder, files, []);
+    }
+}
+
+fn resolve<const N: usize, const M: usize>(
+    folder: &Path,
+    files: [&mut Option<PathBuf>; N],
+    lists: [&mut Option<Vec<PathBuf>>; M],
+) {
+    for path in files.into_iter().flatten().chain(lists.into_iter().flatten().flatten()) {
+        *path = folder.join(PathBuf::from(&*path));
     }
 }
 
@@ -81,21 +98,25 @@ impl<'s> Reader<'s> {
         let profiles = self.table(&mut top, profiles::TABLE);
         // A profile that has an error is still a known profile.
         let names: Vec<String> = profiles.keys().map(|name| name.get_ref().to_string()).collect();
-        let tokens = self.tokens(&mut top);
+        let known: Vec<String> = Profile::BUILTIN.into_iter().map(str::to_owned).chain(names.iter().cloned()).collect();
+        let databases = self.databases(&mut top, folder, &known);
+        let tokens = self.tokens(&mut top, &databases);
         self.mistakes.extend(http_auth::mistakes(&tokens, names.iter().map(String::as_str)));
         let oauth = self.oauth(&mut top, folder, &names);
-        let known: Vec<String> = Profile::BUILTIN.into_iter().map(str::to_owned).chain(names).collect();
         let masks = self.masks(&mut top, &known);
         tables.extend([(TOP, top), (CONSOLE, console)]);
-        let keys = Keys { oidc_secret, ..Keys::read(self, &mut tables) };
+        let database = DatabaseGroups::read(self, &mut tables);
+        let server = ServerGroups { oidc_secret, ..ServerGroups::read(self, &mut tables) };
+        let keys = Keys { database, server, ..Keys::default() };
         for (table, rest) in &tables {
             let table = Some(*table).filter(|table| *table != TOP);
             self.refuse_rest(rest, &schema::prefix(table), &schema::names(table));
         }
-        Some(ConfigFile { keys, profiles: self.profiles(profiles), tokens, oauth, masks, oidc })
+        let profiles = self.profiles(profiles, &databases);
+        Some(ConfigFile { keys, profiles, tokens, oauth, masks, oidc, databases })
     }
 
-    fn profiles(&mut self, mut tables: DeTable<'s>) -> Vec<ProfileConfig> {
+    fn profiles(&mut self, mut tables: DeTable<'s>, databases: &[DatabaseTable]) -> Vec<ProfileConfig> {
         let names: Vec<_> = tables.keys().cloned().collect();
         let mut profiles = Vec::new();
         for name in names {
@@ -106,6 +127,11 @@ impl<'s> Reader<'s> {
             let keys: ProfileKeys = self.group(&mut table);
             let known: Vec<String> = key_group::properties::<ProfileKeys>().keys().cloned().collect();
             self.refuse_rest(&table, &format!("profiles.{name}."), &known);
+            self.known_databases(
+                &format!("profiles.{name}.databases"),
+                keys.databases.as_deref().unwrap_or_default(),
+                databases,
+            );
             match ProfileConfig::new(&name, at, keys, |offset| self.source.locate(offset)) {
                 Ok(profile) => profiles.push(profile),
                 // A profile whose keys could not be read is not reported as empty.

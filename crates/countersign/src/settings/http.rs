@@ -42,7 +42,10 @@ const MIN_PER_ADDRESS: usize = 16;
 
 impl HttpSettings {
     /// `None` if no address is configured. Then MCP is served on standard input and output.
-    pub(super) fn new(keys: HttpKeys, read: &ReadLimits) -> anyhow::Result<Option<Self>> {
+    pub(super) fn new<'a>(
+        keys: HttpKeys,
+        limits: impl Iterator<Item = &'a ReadLimits>,
+    ) -> anyhow::Result<Option<Self>> {
         let tls = match (keys.tls_certificate, keys.tls_key) {
             (None, None) => None,
             (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -52,8 +55,11 @@ impl HttpSettings {
             }
         };
         let Some(ListenAddress(listen)) = keys.listen else { return Ok(None) };
-        let left_to_others = read.sessions.div_ceil(4);
-        let reads = keys.reads.map_or(read.sessions.saturating_sub(left_to_others), |reads| reads.get() as usize);
+        let (sessions, deadlines): (Vec<usize>, Vec<Duration>) =
+            limits.map(|limits| (limits.sessions, limits.deadline)).unzip();
+        let sessions = sessions.into_iter().min().unwrap_or_default();
+        let left_to_others = sessions.div_ceil(4);
+        let reads = keys.reads.map_or(sessions.saturating_sub(left_to_others), |reads| reads.get() as usize);
         let quotas = AccountQuotas {
             requests_per_s: NonZeroU32::new(keys.requests_per_s.map_or(REQUESTS_PER_S, |rate| rate.get())),
             burst: keys.burst.and_then(|burst| NonZeroU32::new(burst.get())).unwrap_or(BURST),
@@ -61,7 +67,7 @@ impl HttpSettings {
             sessions: keys.sessions.map_or(SESSIONS, |sessions| sessions.get()),
             session_idle: keys.session_idle_s.map_or(SESSION_IDLE, |idle| idle.duration()),
             reads: reads.max(1),
-            read_time: read.deadline,
+            read_time: deadlines.into_iter().max().unwrap_or_default(),
         };
         let connections = keys.connections.map_or(CONNECTIONS, |most| most.get() as usize);
         let share = (connections / SHARE_OF_ADDRESS).max(MIN_PER_ADDRESS);

@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue};
 use tools::Profile;
 use types::AccountId;
 
+use super::database_tables::DatabaseTable;
 use super::http_auth_keys::{Expiry, OAUTH, OAuthKeys, TOKENS, TokenKeys};
 use super::reader::Reader;
 use super::schema;
@@ -75,12 +76,13 @@ pub(super) fn read_file<'p>(
     path: &Path,
     others: Vec<TokenConfig>,
     profiles: impl Iterator<Item = &'p str> + Clone,
+    databases: &[DatabaseTable],
 ) -> anyhow::Result<Vec<TokenConfig>> {
     let source = Source::read(path).map_err(|error| anyhow::anyhow!("the tokens (tokens_file) {error}"))?;
     let mut reader = Reader::new(&source, super::schema::elsewhere);
     let mut tokens = others;
     if let Some(mut top) = reader.top() {
-        tokens.extend(reader.tokens(&mut top));
+        tokens.extend(reader.tokens(&mut top, databases));
         reader.refuse_rest(&top, "", &[TOKENS.to_owned()]);
     }
     let mut found = reader.mistakes;
@@ -93,7 +95,7 @@ pub(super) fn read_file<'p>(
 }
 
 impl<'s> Reader<'s> {
-    pub(super) fn tokens(&mut self, top: &mut DeTable<'s>) -> Vec<TokenConfig> {
+    pub(super) fn tokens(&mut self, top: &mut DeTable<'s>, databases: &[DatabaseTable]) -> Vec<TokenConfig> {
         let Some(value) = top.remove(TOKENS) else { return Vec::new() };
         let span = value.span();
         let DeValue::Array(entries) = value.into_inner() else {
@@ -104,19 +106,20 @@ impl<'s> Reader<'s> {
         for entry in entries {
             let span = entry.span();
             match entry.into_inner() {
-                DeValue::Table(table) => tokens.extend(self.token(table, span.start)),
+                DeValue::Table(table) => tokens.extend(self.token(table, span.start, databases)),
                 _ => self.mistake(span, format!("{TOKENS} is a list of tables, each written as [[{TOKENS}]]")),
             }
         }
         tokens
     }
 
-    fn token(&mut self, mut table: DeTable<'s>, start: usize) -> Option<TokenConfig> {
+    fn token(&mut self, mut table: DeTable<'s>, start: usize, databases: &[DatabaseTable]) -> Option<TokenConfig> {
         let before = self.mistakes.len();
         let keys: TokenKeys = self.group(&mut table);
         self.refuse_rest(&table, "tokens.", &schema::names(Some(TOKENS)));
         // A key that could not be read is not reported as missing.
         let was_read = self.mistakes.len() == before;
+        self.known_databases("tokens.databases", keys.databases.as_deref().unwrap_or_default(), databases);
         for (name, is_there) in [("hash", keys.hash.is_some()), ("account", keys.account.is_some())] {
             if was_read && !is_there {
                 self.mistake(start..start, format!("{TOKENS}: {name} is missing"));
@@ -135,6 +138,7 @@ impl<'s> Reader<'s> {
             hash: hash?,
             account: keys.account?,
             profile: keys.profile.map_or_else(|| Profile::DEFAULT.to_owned(), Spanned::into_inner),
+            databases: Self::database_names(keys.databases),
             label: keys.label.map(Spanned::into_inner),
             expires: keys.expires.map(|Expiry(at)| at),
         };

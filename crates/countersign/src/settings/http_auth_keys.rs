@@ -23,6 +23,9 @@ pub(super) struct TokenKeys {
     /// Profile of calls with this token: readonly, write (the default), admin, or a profile of this file.
     #[schemars(with = "Option<String>")]
     pub(super) profile: Option<Spanned<String>>,
+    /// Databases that calls with this token reach, by name. Default: all that the profile reaches.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(super) databases: Option<Vec<Spanned<String>>>,
     /// Label for the records: the agent or person that has the token.
     #[schemars(with = "Option<String>")]
     pub(super) label: Option<Spanned<String>>,

@@ -22,23 +22,22 @@ macro_rules! keys {
 }
 pub(super) use keys;
 
-/// All groups, each with the table of the file that it stands in.
+/// Groups, each with the table of the file that it stands in.
 macro_rules! groups {
-    ($($field:ident: $group:ident in $table:expr,)*) => {
-        /// Every key of one layer.
+    ($(#[$meta:meta])* $name:ident { $($field:ident: $group:ident in $table:expr,)* }) => {
+        $(#[$meta])*
         #[derive(Debug, Clone, Default)]
-        pub(crate) struct Keys {
+        pub(crate) struct $name {
             $(pub(crate) $field: $group,)*
         }
 
-        impl Keys {
+        impl $name {
             /// This layer over another one.
             pub(super) fn or(self, below: Self) -> Self {
                 Self { $($field: self.$field.or(below.$field),)* }
             }
 
-            /// The keys that were given to a command, of the groups that are options of it.
-            pub(crate) fn given(command: &ArgMatches) -> Result<Self, clap::Error> {
+            fn given(command: &ArgMatches) -> Result<Self, clap::Error> {
                 Ok(Self { $($field: given(command)?,)* })
             }
 

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use toml::de::DeTable;
-use types::{AccountId, Secret};
+use types::{AccountId, DatabaseName, Secret};
 
 use super::addresses::{Host, ListenAddress, Origin, Proxy, PublicUrl};
 use super::bounded::{Bounded, Millis, Seconds};
@@ -87,6 +87,16 @@ keys! {
     }
 }
 
+/// Which of several databases is meant. Neither a variable nor the file says that.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Connection options")]
+pub(crate) struct ChosenKeys {
+    /// Database of the configuration file, by its name there. Default: the only one, or all, where the command works
+    /// on all.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) database: Option<DatabaseName>,
+}
+
 keys! {
     /// The manifests.
     ManifestKeys {
@@ -114,6 +124,15 @@ keys! {
         /// SIGHUP.
         #[arg(long, env = "COUNTERSIGN_TOKENS_FILE", value_name = "FILE")]
         tokens_file: PathBuf,
+        /// Place of the answer in a tool result: text, structured, or both (the default).
+        #[arg(long, env = "COUNTERSIGN_CONTENT")]
+        content: Content,
+    }
+}
+
+keys! {
+    /// What is served of a database.
+    ServedKeys {
         /// Connection string for reading, perhaps of a standby. Default: the ledger's, or database_url.
         #[arg(long, env = "COUNTERSIGN_READ_URL", hide_env_values = true, value_parser = parse_secret)]
         #[schemars(with = "Option<String>")]
@@ -156,9 +175,6 @@ keys! {
         /// Default: 60000.
         #[arg(long, env = "COUNTERSIGN_DRIFT_CHECK_MS", value_name = "MS")]
         drift_check_ms: Bounded<100, 3_600_000>,
-        /// Place of the answer in a tool result: text, structured, or both (the default).
-        #[arg(long, env = "COUNTERSIGN_CONTENT")]
-        content: Content,
     }
 }
 
@@ -261,6 +277,17 @@ keys! {
 }
 
 keys! {
+    /// Questions to users: part of `[limits]`.
+    #[command(next_help_heading = "Limits")]
+    AskKeys {
+        /// Time that a call waits for its user, where the client can ask the user, in milliseconds. Default:
+        /// 120000.
+        #[arg(long, env = "COUNTERSIGN_ASK_TIMEOUT_MS", value_name = "MS")]
+        ask_timeout_ms: Millis<100, 3_600_000>,
+    }
+}
+
+keys! {
     /// Limits: part of `[limits]`.
     #[command(next_help_heading = "Limits")]
     LimitKeys {
@@ -270,10 +297,6 @@ keys! {
         /// Time limit of any other call, above all of writes, in milliseconds. Default: 30000.
         #[arg(long, env = "COUNTERSIGN_CALL_DEADLINE_MS", value_name = "MS")]
         call_deadline_ms: Millis<100, 3_600_000>,
-        /// Time that a call waits for its user, where the client can ask the user, in milliseconds. Default:
-        /// 120000.
-        #[arg(long, env = "COUNTERSIGN_ASK_TIMEOUT_MS", value_name = "MS")]
-        ask_timeout_ms: Millis<100, 3_600_000>,
         /// Rows of a read if the caller passes no limit. Default: 500.
         #[arg(long, env = "COUNTERSIGN_ROW_LIMIT", value_name = "ROWS")]
         row_limit: Bounded<1, 100_000>,
@@ -293,19 +316,53 @@ keys! {
 }
 
 groups! {
-    database: DatabaseKeys in TOP,
-    manifests: ManifestKeys in TOP,
-    serve: ServeKeys in TOP,
-    write: WriteKeys in TOP,
-    signing: SigningKeys in TOP,
-    log: LogKeys in TOP,
-    connect: ConnectKeys in LIMITS,
-    limits: LimitKeys in LIMITS,
-    reads: ReadsKeys in READS,
-    notify: NotifyKeys in NOTIFY,
-    http: HttpKeys in HTTP,
-    console: ConsoleKeys in CONSOLE,
-    oidc_secret: OidcSecretKeys in CONSOLE_OIDC,
+    /// The keys of what belongs to one database.
+    DatabaseGroups {
+        connection: DatabaseKeys in TOP,
+        manifests: ManifestKeys in TOP,
+        served: ServedKeys in TOP,
+        write: WriteKeys in TOP,
+        signing: SigningKeys in TOP,
+        connect: ConnectKeys in LIMITS,
+        limits: LimitKeys in LIMITS,
+        reads: ReadsKeys in READS,
+    }
+}
+
+groups! {
+    /// The keys of what all databases of a server share.
+    ServerGroups {
+        serve: ServeKeys in TOP,
+        log: LogKeys in TOP,
+        ask: AskKeys in LIMITS,
+        notify: NotifyKeys in NOTIFY,
+        http: HttpKeys in HTTP,
+        console: ConsoleKeys in CONSOLE,
+        oidc_secret: OidcSecretKeys in CONSOLE_OIDC,
+    }
+}
+
+/// Every key of one layer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Keys {
+    pub(crate) chosen: ChosenKeys,
+    pub(crate) database: DatabaseGroups,
+    pub(crate) server: ServerGroups,
+}
+
+impl Keys {
+    /// The keys that were given to a command, of the groups that are options of it.
+    pub(crate) fn given(command: &ArgMatches) -> Result<Self, clap::Error> {
+        let (database, server) = (DatabaseGroups::given(command)?, ServerGroups::given(command)?);
+        Ok(Self { chosen: given(command)?, database, server })
+    }
+
+    /// The schema of the keys that stand in a table.
+    pub(super) fn schema(table: &str) -> Map<String, Value> {
+        let mut keys = DatabaseGroups::schema(table);
+        keys.extend(ServerGroups::schema(table));
+        keys
+    }
 }
 
 /// The keys of a group; none, if the group is not among the options of this command.
@@ -316,7 +373,7 @@ fn given<G: Args + Default>(command: &ArgMatches) -> Result<G, clap::Error> {
 
 options! {
     /// The database of a command, and how to connect to it.
-    ConnectionKeys: DatabaseKeys, ConnectKeys
+    ConnectionKeys: ChosenKeys, DatabaseKeys, ConnectKeys
 }
 
 options! {
@@ -331,8 +388,8 @@ options! {
 
 options! {
     /// Everything that is configured of a server.
-    ServerKeys: ManifestKeys, ServeKeys, WriteKeys, ReadsKeys, SigningKeys, NotifyKeys, HttpKeys, LimitKeys,
-                ConnectionKeys
+    ServerKeys: ManifestKeys, ServeKeys, ServedKeys, WriteKeys, ReadsKeys, SigningKeys, NotifyKeys, HttpKeys, AskKeys,
+                LimitKeys, ConnectionKeys
 }
 
 /// The arguments of a command, and after them the options that are settings: by default, those of the connection.

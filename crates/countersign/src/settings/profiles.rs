@@ -6,6 +6,8 @@ use serde::Deserialize;
 use serde_spanned::Spanned;
 use tools::Profile;
 
+use super::reader::Reader;
+
 /// The table that the profiles stand in.
 pub(super) const TABLE: &str = "profiles";
 
@@ -21,6 +23,9 @@ pub(super) struct ProfileKeys {
     /// But not these.
     #[schemars(with = "Vec<String>")]
     pub(super) except: Vec<Spanned<String>>,
+    /// Databases that it reaches, by name. Default: all.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(super) databases: Option<Vec<Spanned<String>>>,
 }
 
 /// Whether a profile can have this name.
@@ -70,6 +75,7 @@ impl ProfileConfig {
             access: keys.access,
             tools: names(keys.tools),
             except: names(keys.except),
+            databases: Reader::database_names(keys.databases),
         };
         Ok(Self { profile, at, named })
     }

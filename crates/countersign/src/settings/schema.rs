@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::console_keys::{CONSOLE, CONSOLE_OIDC, OIDC, OidcKeys};
+use super::database_tables;
 use super::http_auth_keys::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
 use super::key_group::properties;
 use super::keys::{HTTP, Keys, LIMITS, TOP};
@@ -20,6 +21,10 @@ pub(super) fn schema() -> Value {
         top.insert(name.to_owned(), table(description, Keys::schema(name)));
     }
     top.insert(CONSOLE.to_owned(), console());
+    let own = with(table("One database of several.", database_tables::schema()), "minProperties", 1.into());
+    let names = json!({"description": "The databases of a server with several, by name.", "type": "object",
+        "patternProperties": {"^[a-z][a-z0-9_]{0,31}$": own}, "additionalProperties": false});
+    top.insert(database_tables::TABLE.to_owned(), names);
     let own = table("Your own set of tools.", properties::<ProfileKeys>());
     let own = with(own, "minProperties", 1.into());
     let names = json!({"description": "Your own profiles, by name.", "type": "object",
@@ -96,7 +101,7 @@ fn with(mut table: Value, keyword: &str, value: Value) -> Value {
     table
 }
 
-fn table(description: &str, properties: Map<String, Value>) -> Value {
+pub(super) fn table(description: &str, properties: Map<String, Value>) -> Value {
     json!({"description": description, "type": "object", "properties": properties, "additionalProperties": false})
 }
 

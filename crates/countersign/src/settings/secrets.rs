@@ -59,30 +59,44 @@ impl SecretLocation {
     }
 }
 
+/// One layer of configuration, and what it says of a secret.
+pub(super) struct SecretLayer<'a> {
+    /// Where it stands; `None` for flags and variables.
+    place: Option<String>,
+    text: &'a Option<Secret>,
+    file: &'a Option<PathBuf>,
+}
+
+impl<'a> SecretLayer<'a> {
+    pub(super) const fn new(place: Option<String>, (text, file): (&'a Option<Secret>, &'a Option<PathBuf>)) -> Self {
+        Self { place, text, file }
+    }
+}
+
 /// The secret of the first layer that has one.
-pub(super) fn secret(
+pub(super) fn secret<'a>(
     flag: &str,
-    config: Option<&Path>,
-    layers: [(&Option<Secret>, &Option<PathBuf>); 2],
+    layers: impl IntoIterator<Item = SecretLayer<'a>>,
 ) -> anyhow::Result<Option<SecretSource>> {
     let key = flag.replace('-', "_");
     let variable = format!("COUNTERSIGN_{}", key.to_ascii_uppercase());
     let names = SecretNames { flag, variable: &variable, key: &key };
-    locate(&names, config, layers)?.map(SecretLocation::read).transpose()
+    locate(&names, layers)?.map(SecretLocation::read).transpose()
 }
 
 /// The location of the secret in the first layer that has one: the secret itself, or a file. A layer with both is
 /// refused, since one of them would be ignored.
-pub(super) fn locate(
+pub(super) fn locate<'a>(
     names: &SecretNames<'_>,
-    config: Option<&Path>,
-    layers: [(&Option<Secret>, &Option<PathBuf>); 2],
+    layers: impl IntoIterator<Item = SecretLayer<'a>>,
 ) -> anyhow::Result<Option<SecretLocation>> {
     let SecretNames { flag, variable, key } = names;
-    let in_file = config.map(|path| format!("{key} in {}", path.display())).unwrap_or_default();
-    let origins = [format!("--{flag} ({variable})"), in_file];
-    for (layer, origin) in layers.into_iter().zip(origins) {
-        return Ok(Some(match layer {
+    for SecretLayer { place, text, file } in layers {
+        let origin = match place {
+            Some(place) => format!("{key} in {place}"),
+            None => format!("--{flag} ({variable})"),
+        };
+        return Ok(Some(match (text, file) {
             (None, None) => continue,
             (Some(_), Some(_)) => bail!("{origin} and {key}_file are both given: keep one of them"),
             (Some(text), None) => SecretLocation::Given(SecretSource { text: text.clone(), origin }),

@@ -24,10 +24,10 @@ fn settings(text: &str) -> Settings {
 #[test]
 fn without_anything_the_defaults_hold() {
     let settings = settings("");
-    assert_eq!(settings.read_limits.deadline, Duration::from_millis(30_000));
-    assert_eq!(settings.connect_timeout, Duration::from_millis(10_000));
-    assert_eq!(settings.read_limits.default_rows, 500);
-    assert_eq!(settings.call_deadline, Duration::from_millis(30_000));
+    assert_eq!(settings.databases[0].read_limits.deadline, Duration::from_millis(30_000));
+    assert_eq!(settings.databases[0].connect_timeout, Duration::from_millis(10_000));
+    assert_eq!(settings.databases[0].read_limits.default_rows, 500);
+    assert_eq!(settings.databases[0].call_deadline, Duration::from_millis(30_000));
     assert_eq!((settings.profile.as_str(), settings.account.as_str()), ("write", "default"));
 }
 
@@ -36,11 +36,11 @@ fn what_is_given_goes_before_the_file_and_paths_of_the_file_are_its_neighbours()
     let text =
         "profile = \"readonly\"\nactor = \"file\"\nmanifests = [\"a.toml\", \"/x/b.toml\"]\n[limits]\nrow_limit = 7\n";
     let mut sources = sources();
-    sources.given.serve.profile = Some("admin".to_owned());
+    sources.given.server.serve.profile = Some("admin".to_owned());
     let merged = sources.merge(parse(text).unwrap()).unwrap();
     assert_eq!((merged.profile.as_str(), merged.actor.as_deref()), ("admin", Some("file")));
-    assert_eq!(merged.read_limits.default_rows, 7);
-    assert_eq!(merged.manifests, [PathBuf::from("/etc/cs/a.toml"), PathBuf::from("/x/b.toml")]);
+    assert_eq!(merged.databases[0].read_limits.default_rows, 7);
+    assert_eq!(merged.databases[0].manifests, [PathBuf::from("/etc/cs/a.toml"), PathBuf::from("/x/b.toml")]);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_connection_string_is_given_in_one_way_and_never_shown() {
 
     let settings =
         settings("database_url = \"postgresql://me:hunter2@h/d\"\nread_url = \"postgresql://r:hunter2@h/d\"");
-    assert_eq!(settings.database.as_ref().unwrap().text.expose(), "postgresql://me:hunter2@h/d");
+    assert_eq!(settings.databases[0].url.as_ref().unwrap().text.expose(), "postgresql://me:hunter2@h/d");
     assert!(!format!("{settings:?}").contains("hunter2"), "{settings:?}");
 
     for unquoted in ["database_url = 4711", "database_url = 47.11", "read_url = [\"4711\"]"] {
@@ -120,9 +120,9 @@ fn a_secret_in_a_file_loses_its_line_break_and_hides_what_stands_below_it() {
     let path = folder.path().join("url");
     std::fs::write(&path, "host=h dbname=d password='a b '\r\n").unwrap();
     let mut sources = sources();
-    sources.given.database.database_url_file = Some(path.clone());
+    sources.given.database.connection.database_url_file = Some(path.clone());
     let below = "database_url = \"postgresql://other/db\"";
-    let found = sources.merge(parse(below).unwrap()).unwrap().database.unwrap();
+    let found = sources.merge(parse(below).unwrap()).unwrap().databases.remove(0).url.unwrap();
     assert_eq!(found.text.expose(), "host=h dbname=d password='a b '");
     assert!(found.origin.contains(path.to_str().unwrap()), "{}", found.origin);
 
@@ -144,7 +144,9 @@ impl ConfigSources {
 fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
     let command = Cli::command();
     let of = |name: &str| command.find_subcommand(name).unwrap().get_arguments();
-    let is_key = |argument: &&clap::Arg| !["config", "demo", "help", "version"].contains(&argument.get_id().as_str());
+    let is_key = |argument: &&clap::Arg| {
+        !["config", "database", "demo", "help", "version"].contains(&argument.get_id().as_str())
+    };
     let of_console = of("console").filter(|argument| argument.get_id().as_str().starts_with("console_"));
     let arguments: Vec<_> = command.get_arguments().chain(of("serve")).filter(is_key).chain(of_console).collect();
     let http = schema::names(Some(keys::HTTP));
@@ -156,9 +158,12 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
     let of_secret = Keys::schema(console_keys::CONSOLE_OIDC);
     keys.extend(of_console.chain(of_secret.keys().map(|key| format!("console_oidc_{key}"))));
     let auth = [http_auth_keys::TOKENS, http_auth_keys::OAUTH];
-    let tables =
-        [&[keys::LIMITS, keys::HTTP, profiles::TABLE, masks::TABLE, console_keys::CONSOLE][..], &prefixed, &auth]
-            .concat();
+    let tables = [
+        &[keys::LIMITS, keys::HTTP, profiles::TABLE, masks::TABLE, database_tables::TABLE, console_keys::CONSOLE][..],
+        &prefixed,
+        &auth,
+    ]
+    .concat();
     keys.extend(schema::names(None).into_iter().filter(|key| !tables.contains(&key.as_str())));
     for key in &keys {
         let argument = arguments.iter().find(|argument| argument.get_id() == key.as_str());
@@ -210,7 +215,9 @@ fn the_example_in_the_documentation_is_read_and_has_every_key() {
     let tables = [keys::LIMITS, keys::HTTP, reads_keys::READS, http_auth_keys::TOKENS, http_auth_keys::OAUTH];
     let tables = tables.into_iter().chain(console);
     let keys = tables.map(Some).chain([None]).flat_map(schema::names);
-    for key in keys.filter(|key| key != console_keys::OIDC) {
+    // Several databases are shown on a page of their own.
+    let elsewhere = [console_keys::OIDC, database_tables::TABLE, "databases"];
+    for key in keys.filter(|key| !elsewhere.contains(&key.as_str())) {
         let is_shown =
             ["{} = ", "[{}", "[[{}]]"].iter().any(|form| whole.contains(&format!("\n{}", form.replace("{}", &key))));
         assert!(is_shown, "{key} is not shown");
@@ -225,6 +232,7 @@ fn a_profile_of_ones_own_is_read_and_every_mistake_in_it_is_named() {
         access: vec![manifest::Access::Read],
         tools: vec!["like".into()],
         except: vec!["x".into()],
+        databases: None,
     };
     assert_eq!(own.profile, expected);
     let said = own.unknown_tools(&["like", "post"]).iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -310,7 +318,7 @@ fn every_mistake_in_tokens_and_the_issuer_is_named_with_its_place() {
         "toml:11:9: label: a label takes 1 to 255 bytes, with a letter or digit, without spaces at its ends and without invisible characters",
         "toml:14:11: expires: it takes a date and a time with its offset, without quotes: 2027-01-01T00:00:00Z",
         "toml:17:11: expires: it takes a date and a time with its offset",
-        "toml:19:1: there is no key tokens.name; the keys here are: hash, account, profile, label, expires",
+        "toml:19:1: there is no key tokens.name; the keys here are: hash, account, profile, databases, label, expires",
         "toml:21:10: issuer: it must begin with https://",
         "toml:22:12: audience: it is empty",
         "toml:24:13: jwks_file: jwks_url is there as well: keep one of them",

@@ -11,7 +11,8 @@ pub(crate) mod undo_way;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
+use types::DatabaseLabel;
 
 /// Writes bytes to standard output unchanged. Ignores errors: the reader may have closed it.
 pub(crate) fn write_bytes(bytes: &[u8]) {
@@ -28,9 +29,43 @@ pub(crate) fn print_lines(lines: impl IntoIterator<Item: AsRef<str>>) {
     lines.into_iter().for_each(|line| print_line(line.as_ref()));
 }
 
+tokio::task_local! {
+    /// The database that is printed about; not set if there is one without a name.
+    static DATABASE: DatabaseLabel;
+}
+
+/// Runs a command that prints about this database.
+pub(crate) async fn about<T>(database: &DatabaseLabel, command: impl Future<Output = T>) -> T {
+    DATABASE.scope(database.clone(), command).await
+}
+
+/// The database that is printed about.
+pub(crate) fn current_database() -> Option<DatabaseLabel> {
+    DATABASE.try_with(Clone::clone).ok()
+}
+
+/// Prints the name of a database above what follows. Production stands out.
+pub(crate) fn print_heading(database: &DatabaseLabel) {
+    let style = Style::of_stdout();
+    let text = database.to_string();
+    let is_production = database.environment.as_ref().is_some_and(|environment| environment.starts_with("prod"));
+    print_line(&if is_production { style.bad(&text) } else { style.bold(&text) });
+}
+
 /// Prints a value as JSON on one line.
 pub(crate) fn print_json(value: impl Serialize) {
-    print_line(&table::json_line(&json!(value)));
+    print_line(&json_text(value));
+}
+
+/// A value as JSON on one line. An object begins with the name of the database that is printed about.
+pub(crate) fn json_text(value: impl Serialize) -> String {
+    let mut value = json!(value);
+    if let (Some(database), Value::Object(fields)) = (current_database(), &mut value) {
+        let Value::Object(mut named) = json!(database) else { return table::json_line(&value) };
+        named.append(fields);
+        *fields = named;
+    }
+    table::json_line(&value)
 }
 
 /// Prints a line on standard output at once.

@@ -15,8 +15,15 @@ use crate::commands::cli::help::MOST_USED;
 
 const SCHEMA: &str = include_str!("../../../../countersign.schema.json");
 /// The settings of every command that uses the database.
-const CONNECTION: [&str; 6] =
-    ["database-url", "database-url-file", "pooler", "password-command", "password-lifetime-s", "connect-timeout-ms"];
+const CONNECTION: [&str; 7] = [
+    "database",
+    "database-url",
+    "database-url-file",
+    "pooler",
+    "password-command",
+    "password-lifetime-s",
+    "connect-timeout-ms",
+];
 /// The bytes above which an option is described at the first of its commands only.
 const LONG_OPTION: usize = 250;
 const ERROR_CODES: &str = include_str!("../../../types/src/error_code.rs");

@@ -68,6 +68,10 @@ impl LedgerGauges {
         counted(&row).ok_or_else(|| std::io::Error::other("the ledger's answer cannot be read").into())
     }
 
+    pub(crate) async fn close_unused(&self, time: Duration) {
+        self.writer.close_unused(time).await;
+    }
+
     /// Waits until PostgreSQL has received a pending cancel request. Called before the process exits.
     pub async fn drain(&self) {
         self.writer.drain().await;

@@ -9,7 +9,7 @@ use types::DescribeStatement;
 
 use crate::missing_privileges::MissingPrivileges;
 use crate::parse::{ParsedManifest, ParsedTool, parse};
-use crate::{Diagnostic, Diagnostics, OutdatedTool, Source, ToolCatalog, check, infer, notes, policy};
+use crate::{DeclaredTool, Diagnostic, Diagnostics, OutdatedTool, Source, ToolCatalog, check, infer, notes, policy};
 
 /// The names of a server that do not come from manifests.
 #[derive(Debug, Clone, Copy)]
@@ -18,16 +18,19 @@ pub struct ServerNames<'a> {
     pub builtin: &'a [&'a str],
     /// The Rust executors that tools can name.
     pub executors: &'a [&'a str],
+    /// What the name of each tool of the manifests begins with, besides its name there.
+    pub prefix: &'a str,
 }
 
-/// The names of the tools that the manifests declare, valid or not.
+/// The tools that the manifests declare, valid or not, with this prefix of their names.
 #[must_use]
-pub fn declared_names(sources: &[Source]) -> Vec<String> {
+pub fn declared(sources: &[Source], prefix: &str) -> Vec<DeclaredTool> {
     let mut manifest = ParsedManifest::default();
     for source in sources {
         parse(source, &mut manifest, &mut Diagnostics::default());
     }
-    manifest.tools.into_iter().filter_map(|parsed| parsed.label).collect()
+    manifest.add_prefix(prefix);
+    declared_tools(&manifest)
 }
 
 /// Compiles the manifests against a database. The result has all tools, or there is none.
@@ -71,8 +74,9 @@ pub async fn compile_fitting(
     database: &impl DescribeStatement,
 ) -> Result<Compilation, Diagnostics> {
     let mut of_files = Diagnostics::default();
-    let ParsedManifest { tools: parsed_tools, notes: declared, builtin, instructions } =
-        parse_all(sources, server, &mut of_files);
+    let manifest = parse_all(sources, server, &mut of_files);
+    let declared_tools = declared_tools(&manifest);
+    let ParsedManifest { tools: parsed_tools, notes: declared, builtin, instructions } = manifest;
     let builtin = check::builtin(&builtin, server.builtin, &mut of_files);
     let instructions = check::instructions(&instructions, &mut of_files);
 
@@ -138,8 +142,17 @@ pub async fn compile_fitting(
     let warnings = check::warnings(&tools);
     let Diagnostics(misfits) = misfits.sorted();
     let Diagnostics(undo_mistakes) = undo_mistakes.sorted();
-    let catalog =
-        ToolCatalog { tools, notes, builtin, instructions, warnings, outdated, misfits, ..ToolCatalog::default() };
+    let catalog = ToolCatalog {
+        declared: declared_tools,
+        tools,
+        notes,
+        builtin,
+        instructions,
+        warnings,
+        outdated,
+        misfits,
+        ..ToolCatalog::default()
+    };
     Ok(Compilation { catalog, undo_mistakes })
 }
 
@@ -149,18 +162,20 @@ fn outdated_tool(parsed: &ParsedTool<'_>, mistakes: Vec<Diagnostic>) -> Option<O
     Some(OutdatedTool { name: parsed.label.clone()?, version: parsed.version.clone(), access, mistakes })
 }
 
-/// Checks the files without a database. The catalog contains only the settings of built-in tools and the
-/// instructions.
+/// Checks the files without a database. The catalog contains only the declared names, the settings of built-in tools
+/// and the instructions.
 ///
 /// # Errors
 /// All mistakes, sorted by file and position.
 pub fn check_files(sources: &[Source], server: &ServerNames<'_>) -> Result<ToolCatalog, Diagnostics> {
     let mut diagnostics = Diagnostics::default();
-    let ParsedManifest { builtin, instructions, .. } = parse_all(sources, server, &mut diagnostics);
+    let manifest = parse_all(sources, server, &mut diagnostics);
+    let declared = declared_tools(&manifest);
+    let ParsedManifest { builtin, instructions, .. } = manifest;
     let builtin = check::builtin(&builtin, server.builtin, &mut diagnostics);
     let instructions = check::instructions(&instructions, &mut diagnostics);
     if diagnostics.0.is_empty() {
-        Ok(ToolCatalog { builtin, instructions, ..ToolCatalog::default() })
+        Ok(ToolCatalog { declared, builtin, instructions, ..ToolCatalog::default() })
     } else {
         Err(diagnostics.sorted())
     }
@@ -171,9 +186,21 @@ fn parse_all<'s>(sources: &'s [Source], server: &ServerNames<'_>, diagnostics: &
     for source in sources {
         parse(source, &mut manifest, diagnostics);
     }
+    manifest.add_prefix(server.prefix);
     check::names(&manifest.tools, server.builtin, diagnostics);
     for parsed in &manifest.tools {
         check::declaration(parsed, server.executors, diagnostics);
     }
     manifest
+}
+
+/// The tools of the manifests, valid or not.
+fn declared_tools(manifest: &ParsedManifest<'_>) -> Vec<DeclaredTool> {
+    let declared = |parsed: &ParsedTool<'_>| {
+        let params = parsed.tool.iter().flat_map(|tool| &tool.param);
+        let params = params.map(|param| param.name.get_ref().clone()).collect();
+        let span = parsed.tool.as_ref().map_or(0..0, |tool| tool.name.span());
+        Some(DeclaredTool { name: parsed.label.clone()?, at: parsed.locate(span), params })
+    };
+    manifest.tools.iter().filter_map(declared).collect()
 }

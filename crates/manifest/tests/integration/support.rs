@@ -33,6 +33,6 @@ pub(crate) async fn compile(texts: &[&str], database: &Ledger) -> Result<ToolCat
         .enumerate()
         .map(|(index, text)| Source { path: format!("m{index}.toml").into(), text: (*text).to_owned() })
         .collect();
-    let server = ServerNames { builtin: &["query_database"], executors: &["shred_note"] };
+    let server = ServerNames { builtin: &["query_database"], executors: &["shred_note"], prefix: "" };
     countersign_manifest::compile(&sources, &server, database).await
 }

@@ -210,6 +210,13 @@ impl Pool {
         }
     }
 
+    /// Closes the idle sessions that were not used for this time.
+    pub async fn close_unused(&self, time: Duration) {
+        for mut session in self.pool.retain(|_, metrics| metrics.last_used() < time).removed {
+            session.end(GOODBYE).await;
+        }
+    }
+
     /// Retires all present sessions, after a restart of the server. Idle ones are closed when their slots are needed.
     pub fn retire_all(&self) {
         self.pool.manager().retire_all();

@@ -104,6 +104,11 @@ impl WriterPool {
         self.pool.retire_all();
     }
 
+    /// Closes the idle sessions that were not used for this time.
+    pub async fn close_unused(&self, time: Duration) {
+        self.pool.close_unused(time).await;
+    }
+
     /// Waits until PostgreSQL has received every pending cancel request.
     pub async fn drain(&self) {
         self.pool.drain().await;

@@ -9,7 +9,7 @@ use review::RowMasks;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use types::{Effects, Masks};
+use types::{Effects, Masks, Rollback};
 
 use super::{Builtin, correlation_id, no_write};
 use crate::bounded::{MAX_BYTES, RowLists, cut_texts, left_out, size};
@@ -49,7 +49,10 @@ const LONG_TEXT: usize = 256;
 
 /// The parts of a record in which a long text is kept first. An agent that undoes a write copies the arguments from
 /// there.
-const FIRST_PARTS: [&str; 3] = ["rollback_action", "params", "effects"];
+const FIRST_PARTS: [&str; 3] = [ROLLBACK, "params", "effects"];
+
+/// The part of a record that says how the write is undone.
+const ROLLBACK: &str = "rollback_action";
 
 /// Replaces repeated long texts in a record by the path of their first occurrence. A write of a long text has it in
 /// its parameters, its result, its images and its effects.
@@ -57,7 +60,7 @@ fn with_long_texts_once(mut record: Map<String, Value>) -> Map<String, Value> {
     let mut texts = HashMap::new();
     for name in FIRST_PARTS {
         if let Some(part) = record.get_mut(name) {
-            note_long_texts(part, name, &mut texts, name != "rollback_action");
+            note_long_texts(part, name, &mut texts, name != ROLLBACK);
         }
     }
     for (name, part) in record.iter_mut().filter(|(name, _)| !FIRST_PARTS.contains(&name.as_str())) {
@@ -102,7 +105,7 @@ fn masked(record: Map<String, Value>, masks: &Masks) -> Map<String, Value> {
 }
 
 /// The parts that an agent needs whole, however large they are.
-const WHOLE: [&str; 2] = ["rollback_action", "correlation_id"];
+const WHOLE: [&str; 2] = [ROLLBACK, "correlation_id"];
 
 fn taken(record: &mut Map<String, Value>) -> RowLists {
     // What is not in this form stays in the record.
@@ -152,7 +155,13 @@ fn page(mut record: Map<String, Value>, start: usize) -> Map<String, Value> {
 async fn detail(records: &Records, given: Arguments, call: Call) -> ToolResult {
     let id = correlation_id(NAME, &given.correlation_id)?;
     let found = records.detail(&call.principal.account_id, id).await;
-    let record = found.map_err(|error| ledger_failure(&error))?.ok_or_else(|| no_write(&id.to_string()))?;
+    let mut record = found.map_err(|error| ledger_failure(&error))?.ok_or_else(|| no_write(&id.to_string()))?;
+    if let Some(database) = &call.database
+        && let Some(rollback) = record.get_mut(ROLLBACK)
+        && let Ok(receipt) = Rollback::deserialize(&*rollback)
+    {
+        *rollback = json!(database.rollback(receipt));
+    }
     // Masking learns the values to hide from the columns of the record, so nothing may be cut before.
     let (record, short): (_, fn(_) -> _) = match &call.masks {
         Some(masks) => (masked(record, masks), std::convert::identity),

@@ -114,8 +114,8 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
     if !services.has_ledger {
         return tools;
     }
-    tools.push(get_recent_mutations::tool(services.records.clone()));
-    tools.push(get_mutation_detail::tool(services.records.clone()));
+    tools.push(get_recent_mutations::tool(services.ledger.records()));
+    tools.push(get_mutation_detail::tool(services.ledger.records()));
     if let (Some(settings), Some(executor)) = (&services.execute_sql, executors.get(execute_sql::NAME)) {
         tools.push(execute_sql::ExecuteSql::new(services, settings, executor, names.clone()).boxed());
     }
@@ -131,7 +131,7 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
     let asks =
         catalog.tools.iter().any(|spec| spec.strictest_tier().max(catalog.effective_undo_tier(spec)) > Tier::Auto);
     if asks || services.execute_sql.as_ref().is_some_and(|settings| settings.tier != Tier::Auto) {
-        let proposals = &services.proposals;
+        let proposals = services.ledger.proposals();
         tools.push(list_proposals::tool(proposals.clone()));
         tools.push(get_proposal::tool(proposals.clone(), services.console.clone()));
         tools.push(confirm_proposal::tool(proposals.clone()));
@@ -166,6 +166,11 @@ pub const NAMES: [&str; 14] = [
     confirm_proposal::NAME,
     reject_proposal::NAME,
 ];
+
+/// Whether a tool of this name is built in.
+pub(crate) fn is_builtin(name: &str) -> bool {
+    NAMES.contains(&name)
+}
 
 /// Sets the configured limit in the schema of an argument that limits rows.
 fn limit_rows(info: &mut ToolInfo, argument: &str, limits: &ReadLimits) {

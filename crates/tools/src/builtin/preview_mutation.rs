@@ -110,7 +110,7 @@ pub(super) fn tool(
         let tool = ExecuteSql::new(services, settings, executor, names.clone());
         targets.insert(execute_sql::NAME.to_owned(), Box::new(tool));
     }
-    let (gate, proposals) = (services.gate.clone(), services.proposals.clone());
+    let (gate, proposals) = (services.ledger.gate(), services.ledger.proposals());
     let tool = PreviewMutation { gate, proposals, targets, names };
     let info = builtin_info::<Arguments, PreviewData>(NAME, "Preview a write", DESCRIPTION, Access::Write);
     // Error messages must not quote `params`, which may contain sensitive parameters of the previewed tool.
@@ -147,7 +147,11 @@ impl PreviewMutation {
 
     async fn preview(&self, given: Arguments, call: Call) -> ToolResult {
         let target = self.target(&given.tool, &call)?;
-        let params = call.tools.check(&given.tool, given.params)?;
+        let params = match &call.database {
+            Some(database) => database.inner_arguments(&given.tool, given.params)?,
+            None => given.params,
+        };
+        let params = call.tools.check(&given.tool, params)?;
         let (write, NewProposal { mut warnings, .. }) = target.prepare(params, &call).await?;
         let WriteCall { request, redaction, executor, .. } = write;
         executor.check(&request)?;
@@ -161,6 +165,11 @@ impl PreviewMutation {
             Err(failure) => return Err(failure.redacted(&redaction).into()),
         };
         warnings.extend(work.unfiltered.iter().map(|table| sentences::unfiltered(table)));
+        let rollback = work.rollback.for_clients();
+        let rollback = match &call.database {
+            Some(database) => database.rollback(rollback),
+            None => rollback,
+        };
         let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
         let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
         let mut rows = RowMasks::new(call.masks.as_deref());
@@ -169,7 +178,7 @@ impl PreviewMutation {
             params: redaction.params(&request.params),
             result: redaction.value(&work.data),
             rows_affected: work.rows_affected,
-            rollback: redaction.value(&to_json(&work.rollback.for_clients())?),
+            rollback: redaction.value(&to_json(&rollback)?),
             before: kept(work.before),
             after: kept(work.after),
             effects: None,

@@ -11,6 +11,7 @@ use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 use types::ErrorCode;
 
+use super::database_labels::DatabaseLabels;
 use crate::tool::{Disposition, ToolResult};
 
 /// Bucket bounds in seconds.
@@ -25,13 +26,16 @@ const FROM_THE_FIRST_CALL: [&str; 3] =
     [word(Disposition::Done), ErrorCode::CommitOutcomeUnknown.as_str(), ErrorCode::InternalError.as_str()];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ToolLabel {
+struct ToolLabels {
+    #[prometheus(flatten)]
+    database: DatabaseLabels,
     tool: Arc<str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
-    tool: Arc<str>,
+    #[prometheus(flatten)]
+    tool: ToolLabels,
     outcome: &'static str,
 }
 
@@ -41,7 +45,7 @@ pub(super) struct CallMetrics {
     in_flight: Gauge,
 }
 
-type Durations = Family<ToolLabel, Histogram, fn() -> Histogram>;
+type Durations = Family<ToolLabels, Histogram, fn() -> Histogram>;
 
 impl CallMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
@@ -61,9 +65,9 @@ impl CallMetrics {
     }
 
     /// Metrics of the calls of one tool. They are not rendered before its first call.
-    pub(super) fn of_tool(&self, name: &str) -> ToolMetrics {
+    pub(super) fn of_tool(&self, name: &str, database: DatabaseLabels) -> ToolMetrics {
         ToolMetrics {
-            tool: name.into(),
+            labels: ToolLabels { database, tool: name.into() },
             total: self.total.clone(),
             durations: self.duration.clone(),
             duration: OnceLock::new(),
@@ -73,7 +77,7 @@ impl CallMetrics {
 }
 
 pub(crate) struct ToolMetrics {
-    tool: Arc<str>,
+    labels: ToolLabels,
     total: Family<CallLabels, Counter>,
     durations: Durations,
     /// Metrics of this tool, from its first call on.
@@ -90,13 +94,13 @@ impl ToolMetrics {
             for outcome in FROM_THE_FIRST_CALL {
                 self.total_of(outcome);
             }
-            self.durations.get_or_create_owned(&ToolLabel { tool: Arc::clone(&self.tool) })
+            self.durations.get_or_create_owned(&self.labels)
         });
         CallTimer { metrics: self, duration, started, outcome: CANCELLED }
     }
 
     fn total_of(&self, outcome: &'static str) -> Counter {
-        self.total.get_or_create_owned(&CallLabels { tool: Arc::clone(&self.tool), outcome })
+        self.total.get_or_create_owned(&CallLabels { tool: self.labels.clone(), outcome })
     }
 }
 

@@ -8,24 +8,28 @@
 
 mod cached;
 mod calls;
+mod database_labels;
 mod gauges;
 mod http;
 mod process;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-use ledger::read::Reader;
-use ledger::{Gate, LedgerCounts, LedgerGauges, ReadLogStatus};
+use futures_util::future::join_all;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 pub use self::http::{GaugeGuard, HttpMetrics, RefusalReason};
-use cached::Cached;
 use calls::CallMetrics;
 pub(crate) use calls::ToolMetrics;
+use database_labels::DatabaseLabels;
+use gauges::DatabaseGauges;
+pub use gauges::LedgerScrape;
+use types::DatabaseName;
+
+use crate::services::Services;
 
 /// Sorts the samples of each metric by their labels, since the library has no fixed order. The samples of a histogram
 /// stay together in their own order.
@@ -58,15 +62,14 @@ const PREFIX: &str = "countersign";
 #[derive(Clone)]
 pub struct Metrics {
     shared: Arc<Shared>,
+    /// The database whose calls are counted.
+    database: DatabaseLabels,
 }
 
 struct Shared {
     registry: Registry,
     calls: CallMetrics,
     http: HttpMetrics,
-    ledger: Cached<LedgerCounts>,
-    /// Whether the ledger did not answer the last query.
-    is_silent: AtomicBool,
     /// Start time of the process, approximately.
     since: SystemTime,
 }
@@ -95,8 +98,16 @@ impl Metrics {
         );
         let calls = CallMetrics::new(&mut registry);
         let http = HttpMetrics::new(&mut registry);
-        let (ledger, is_silent) = (Cached::default(), AtomicBool::new(false));
-        Self { shared: Arc::new(Shared { registry, calls, http, ledger, is_silent, since: SystemTime::now() }) }
+        Self {
+            shared: Arc::new(Shared { registry, calls, http, since: SystemTime::now() }),
+            database: DatabaseLabels::default(),
+        }
+    }
+
+    /// The same metrics, for calls of the tools of this database.
+    #[must_use]
+    pub fn of_database(&self, name: &DatabaseName) -> Self {
+        Self { shared: Arc::clone(&self.shared), database: DatabaseLabels::new(Some(name)) }
     }
 
     /// Metrics that an HTTP server reports.
@@ -107,26 +118,17 @@ impl Metrics {
 
     /// The counters of a tool. Only for served tools, because each name stays a label until the process ends.
     pub(crate) fn of_tool(&self, name: &str) -> ToolMetrics {
-        self.shared.calls.of_tool(name)
+        self.shared.calls.of_tool(name, self.database.clone())
     }
 
-    /// All metrics as text in the format [`CONTENT_TYPE`], within about 2 s. The ledger's metrics are omitted if
-    /// there is none, or it does not answer. The ledger is queried at most every 5 s, however many scrapers there are.
-    pub(crate) async fn render(
-        &self,
-        reader: Option<&Reader>,
-        gate: &Gate,
-        reads: ReadLogStatus,
-        ledger: Option<&LedgerGauges>,
-    ) -> String {
-        let (shared, gauges) = (Arc::clone(&self.shared), ledger.cloned());
-        // The query runs in a task of its own: if a scraper disconnects, the next one gets its result.
-        let asked = tokio::spawn(async move {
-            let gauges = gauges?;
-            shared.ledger.get(|| gauges::count(gauges, &shared.is_silent)).await
-        });
-        let counted = asked.await.ok().flatten();
-        let ours = gauges::registry(reader, gate, reads, counted.as_ref());
+    /// All metrics as text in the format [`CONTENT_TYPE`], within about 2 s, with the state of these databases. The
+    /// metrics of a ledger are omitted if there is none, or it does not answer. A ledger is queried at most every 5 s,
+    /// however many scrapers there are.
+    pub async fn render(&self, databases: &[Services]) -> String {
+        let counted = join_all(databases.iter().map(|services| services.gauges.counts())).await;
+        let gauges = databases.iter().zip(counted).map(|(own, counts)| DatabaseGauges::new(own, counts));
+        let gauges: Vec<DatabaseGauges> = gauges.collect();
+        let ours = gauges::registry(&gauges);
         let process = process::registry(self.shared.since);
         let mut text = String::new();
         let written = [&self.shared.registry, &ours, &process]

@@ -68,7 +68,7 @@ pub(crate) struct ForkArgs {
     pub(crate) restored: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ListArgs {
     /// Number of records, 1 to 10000.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -139,7 +139,7 @@ pub(crate) struct RowArgs {
     pub(crate) json: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct CountsArgs {
     /// Only records from this time on: 30m, 7d, yesterday, 14:00 or '2026-11-22 09:00' (UTC).
     #[arg(long, value_name = "TIME")]

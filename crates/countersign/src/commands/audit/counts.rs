@@ -5,11 +5,11 @@ use types::visible;
 
 use super::args::CountsArgs;
 use super::open;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::table::{table, with_heading};
 use crate::terminal::{print_json, print_lines};
 
-pub(crate) async fn run(arguments: CountsArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: CountsArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
     let counts = audit.counts(audit.time_range(arguments.since, None).await?).await?;
     if arguments.json {

@@ -5,14 +5,14 @@ use ledger::audit::{Exported, Parts, Signed};
 
 use super::args::ExportArgs;
 use super::{open, seal};
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::os_user;
 use crate::terminal::print_line;
 
 const README: &[u8] = include_bytes!("bundle_readme.md");
 const VERIFY_PY: &[u8] = include_bytes!("../../../../../docs/verify.py");
 
-pub(super) async fn run(arguments: &ExportArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(super) async fn run(arguments: &ExportArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
     match seal::seal_and_sign(&audit, settings).await {
         Ok(Signed::Note(_)) => {

@@ -4,13 +4,13 @@ use anyhow::{Context, ensure};
 use ledger::Ledger;
 
 use crate::connection;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::{ask, is_interactive, print_line};
 
 use super::args::ForkArgs;
 use super::log_keys;
 
-pub(super) async fn run(arguments: &ForkArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(super) async fn run(arguments: &ForkArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let target = connection::configured(settings)?;
     let dbname = target.dbname.clone();
     let ledger = Ledger::new(target, settings.ledger.clone());

@@ -9,7 +9,7 @@ use types::visible;
 use super::args::ListArgs;
 use super::masks;
 use super::open;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::short_id::short;
 use crate::terminal::table::{
     assignments, client_cells, or_dash, table, to_the_second, with_heading, without_empty_columns,
@@ -18,7 +18,7 @@ use crate::terminal::{print_json, print_line, print_lines, width};
 use review::ago::ago;
 use review::decided_by;
 
-pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: ListArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
     let row = match &arguments.table {
         Some(table) => {

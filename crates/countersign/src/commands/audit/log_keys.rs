@@ -8,11 +8,11 @@ use tlog::{KeyKind, SigningKey, VerifierKey};
 
 use super::args::LogKeysCommand;
 use super::open;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::os_user;
 use crate::terminal::{print_line, print_lines};
 
-pub(super) async fn run(command: &LogKeysCommand, settings: &Settings) -> anyhow::Result<()> {
+pub(super) async fn run(command: &LogKeysCommand, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
     match command {
         LogKeysCommand::List(_) => {

@@ -4,10 +4,10 @@ use ledger::audit::Audit;
 use review::RecordReader;
 use types::MaskKey;
 
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 
 /// The records of the ledger, as the login may see them.
-pub(crate) fn reader(audit: Audit, settings: &Settings) -> anyhow::Result<RecordReader> {
+pub(crate) fn reader(audit: Audit, settings: &DatabaseSettings) -> anyhow::Result<RecordReader> {
     let columns = settings.masks.columns();
     let masked = (!columns.is_empty()).then(|| settings.mask_key().map(|key| (columns, MaskKey::new(key))));
     Ok(RecordReader::new(audit, masked.transpose()?))

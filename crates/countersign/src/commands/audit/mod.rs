@@ -25,32 +25,57 @@ use ledger::audit::{Audit, RecordName};
 use types::{CorrelationId, IdPrefix, visible};
 
 use self::args::AuditCommand;
+use crate::commands::several::{on_each, on_owner};
 use crate::connection;
-use crate::settings::Settings;
+use crate::settings::{DatabaseSettings, Settings, With};
 use crate::terminal::short_id;
 
 pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
     match command {
-        AuditCommand::List(arguments) => list::run(arguments.own, settings).await?,
-        AuditCommand::Show(arguments) => show::run(arguments.own, settings).await?,
-        AuditCommand::Row(arguments) => row::run(arguments.own, settings).await?,
-        AuditCommand::Counts(arguments) => counts::run(arguments.own, settings).await?,
-        AuditCommand::Reads(command) => reads::run(command, settings).await?,
-        AuditCommand::Seal(_) => seal::run(settings).await?,
-        AuditCommand::Verify(arguments) => return Ok(verify::run(arguments.own, settings).await),
-        AuditCommand::Export(arguments) => export::run(&arguments.own, settings).await?,
-        AuditCommand::Prove(arguments) => prove::entry(&arguments.own, settings).await?,
-        AuditCommand::Consistency(arguments) => prove::consistency(&arguments.own, settings).await?,
-        AuditCommand::Keys(command) => log_keys::run(&command, settings).await?,
-        AuditCommand::Witness(command) => witnesses::run(command, settings).await?,
-        AuditCommand::Prune(arguments) => prune::run(arguments.own, settings).await?,
-        AuditCommand::Fork(arguments) => fork::run(&arguments.own, settings).await?,
+        AuditCommand::List(arguments) => {
+            let is_json = arguments.own.json;
+            return on_each(settings, is_json, async |own| done(list::run(arguments.own.clone(), own).await)).await;
+        }
+        AuditCommand::Show(With { own: arguments, .. }) => {
+            let (id, is_json) = (arguments.correlation_id.clone(), arguments.json);
+            let run = async |own| done(show::run(arguments, own).await);
+            return on_owner(settings, &id, is_json, async |own| has(own, &id).await, run).await;
+        }
+        AuditCommand::Counts(arguments) => {
+            let is_json = arguments.own.json;
+            return on_each(settings, is_json, async |own| done(counts::run(arguments.own.clone(), own).await)).await;
+        }
+        AuditCommand::Seal(_) => return on_each(settings, false, async |own| done(seal::run(own).await)).await,
+        AuditCommand::Verify(With { own: arguments, .. }) if arguments.is_of_files() => {
+            return Ok(verify::run(&arguments, None).await);
+        }
+        AuditCommand::Verify(With { own: arguments, .. }) => {
+            return on_each(settings, false, async |own| Ok(verify::run(&arguments, Some(own)).await)).await;
+        }
+        AuditCommand::Reads(command) => return reads::run(command, settings).await,
+        AuditCommand::Row(arguments) => row::run(arguments.own, settings.database()?).await?,
+        AuditCommand::Export(arguments) => export::run(&arguments.own, settings.database()?).await?,
+        AuditCommand::Prove(arguments) => prove::entry(&arguments.own, settings.database()?).await?,
+        AuditCommand::Consistency(arguments) => prove::consistency(&arguments.own, settings.database()?).await?,
+        AuditCommand::Keys(command) => log_keys::run(&command, settings.database()?).await?,
+        AuditCommand::Witness(command) => witnesses::run(command, settings.database()?).await?,
+        AuditCommand::Prune(arguments) => prune::run(arguments.own, settings.database()?).await?,
+        AuditCommand::Fork(arguments) => fork::run(&arguments.own, settings.database()?).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
+pub(crate) fn done(outcome: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Whether the ledger of a database has a record whose correlation id begins with this prefix.
+pub(crate) async fn has(settings: &DatabaseSettings, prefix: &IdPrefix) -> anyhow::Result<bool> {
+    Ok(!open(settings).await?.find(prefix, 1).await?.is_empty())
+}
+
 /// The ledger of the configured database; an error if there is none.
-pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Audit> {
+pub(crate) async fn open(settings: &DatabaseSettings) -> anyhow::Result<Audit> {
     let ledger = Ledger::new(connection::configured(settings)?, settings.ledger.clone());
     ledger.check().await?;
     Ok(ledger.audit())

@@ -7,10 +7,10 @@ use tlog::SignedNote;
 
 use super::args::{ConsistencyArgs, ProveArgs};
 use super::{find, open};
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::write_bytes;
 
-pub(super) async fn entry(arguments: &ProveArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(super) async fn entry(arguments: &ProveArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
     // A pruned record can be found only by its whole id.
     let id = match types::CorrelationId::parse(arguments.correlation_id.as_str()) {
@@ -21,7 +21,7 @@ pub(super) async fn entry(arguments: &ProveArgs, settings: &Settings) -> anyhow:
     Ok(())
 }
 
-pub(super) async fn consistency(arguments: &ConsistencyArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(super) async fn consistency(arguments: &ConsistencyArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let (old, new) = (read(&arguments.old)?, read(&arguments.new)?);
     let audit = open(settings).await?;
     write_bytes(audit.prove_consistency(&old, &new).await?.to_string().as_bytes());

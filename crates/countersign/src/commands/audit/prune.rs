@@ -10,7 +10,7 @@ use types::Age;
 
 use super::args::PruneArgs;
 use super::open;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::os_user;
 use crate::terminal::{print_line, print_lines};
 
@@ -18,7 +18,7 @@ use crate::terminal::{print_line, print_lines};
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-pub(crate) async fn run(arguments: PruneArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: PruneArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     if let Some(every) = arguments.every {
         return keep_pruning(arguments.older_than, every, settings).await;
     }
@@ -36,7 +36,7 @@ pub(crate) async fn run(arguments: PruneArgs, settings: &Settings) -> anyhow::Re
 
 /// Prunes now and then at each interval, until a signal ends the process. Temporary errors are only logged: an
 /// unreachable database, a lock, an upgrade in progress. A batch that a signal interrupts is rolled back.
-async fn keep_pruning(older_than: Age, every: Age, settings: &Settings) -> anyhow::Result<()> {
+async fn keep_pruning(older_than: Age, every: Age, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tracing::info!(
         %older_than,

@@ -6,13 +6,13 @@ use types::{RowHistoryEntry, visible};
 use super::args::RowArgs;
 use super::masks;
 use super::open;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::effects;
 use crate::terminal::short_id::short;
 use crate::terminal::table::to_the_second;
 use crate::terminal::{print_json, print_line, print_lines};
 
-pub(crate) async fn run(arguments: RowArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: RowArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let records = masks::reader(open(settings).await?, settings)?;
     let row = records.tracked_row(&arguments.table, &arguments.key.0).await?;
     let changes = records.row(&row, arguments.limit).await?;

@@ -4,10 +4,10 @@ use anyhow::{Context, bail};
 use ledger::audit::{Audit, Signed, Uncosigned};
 
 use super::open;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::{print_line, write_bytes};
 
-pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
+pub(super) async fn run(settings: &DatabaseSettings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
     match seal_and_sign(&audit, settings).await? {
         Signed::Note(note) => {
@@ -34,7 +34,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
 }
 
 /// Seals all final records, and signs a checkpoint if a key of the log is configured.
-pub(super) async fn seal_and_sign(audit: &Audit, settings: &Settings) -> anyhow::Result<Signed> {
+pub(super) async fn seal_and_sign(audit: &Audit, settings: &DatabaseSettings) -> anyhow::Result<Signed> {
     audit.seal().await.context("the records cannot be sealed")?;
     Ok(audit.sign(&settings.ledger.signing).await?)
 }

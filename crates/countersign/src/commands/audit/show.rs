@@ -8,14 +8,14 @@ use types::ClientInfo;
 use super::args::ShowArgs;
 use super::masks;
 use super::{find, open, unknown};
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::effects;
 use crate::terminal::rows;
 use crate::terminal::table;
 use crate::terminal::table::{Shown, beside, or_dash};
 use crate::terminal::{Style, print_json, print_lines};
 
-pub(crate) async fn run(arguments: ShowArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: ShowArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
     let prefix = &arguments.correlation_id;
     let id = find(&audit, prefix).await?;

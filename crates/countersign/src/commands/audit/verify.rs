@@ -9,25 +9,35 @@ use tlog::{SignedNote, Trust};
 
 use super::args::VerifyArgs;
 use super::{bundle, open};
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::print_line;
 
 /// The exit code if nothing could be verified.
 const NOT_VERIFIED: u8 = 2;
 
-pub(super) async fn run(arguments: VerifyArgs, settings: &Settings) -> ExitCode {
-    let outcome = if arguments.dir.is_some() || arguments.proof.is_some() {
-        bundle::run(&arguments)
-    } else {
-        verify_ledger(&arguments, settings).await
+impl VerifyArgs {
+    /// Whether files are verified, without a database.
+    pub(super) const fn is_of_files(&self) -> bool {
+        self.dir.is_some() || self.proof.is_some()
+    }
+}
+
+/// Verifies files, or the ledger of a database.
+pub(super) async fn run(arguments: &VerifyArgs, database: Option<&DatabaseSettings>) -> ExitCode {
+    let outcome = match database {
+        Some(database) => verify_ledger(arguments, database).await,
+        None => bundle::run(arguments),
     };
     outcome.unwrap_or_else(|error| {
-        crate::failed_with(&error, settings);
+        match database {
+            Some(database) => crate::failed_with(&error, database),
+            None => crate::failed(&error),
+        };
         ExitCode::from(NOT_VERIFIED)
     })
 }
 
-async fn verify_ledger(arguments: &VerifyArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+async fn verify_ledger(arguments: &VerifyArgs, settings: &DatabaseSettings) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(!arguments.json, "--json is for bundles and proofs: give a folder, or --proof");
     let audit = open(settings).await?;
     let mut trust = bundle::trust(arguments)?;

@@ -6,11 +6,11 @@ use tlog::KeyKind;
 
 use super::args::{WitnessAddArgs, WitnessesCommand};
 use super::open;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::os_user;
 use crate::terminal::print_line;
 
-pub(super) async fn run(command: WitnessesCommand, settings: &Settings) -> anyhow::Result<()> {
+pub(super) async fn run(command: WitnessesCommand, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
     match command {
         WitnessesCommand::List(_) => {

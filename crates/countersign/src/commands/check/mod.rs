@@ -7,6 +7,8 @@ mod listing;
 mod rounding;
 mod unseen;
 
+use std::process::ExitCode;
+
 use anyhow::Context;
 use ledger::read::{ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
 use ledger::{ConnectOptions, Ledger};
@@ -16,25 +18,34 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use types::{TableAccess, Tier, visible};
 
+use crate::commands::audit::done;
 use crate::commands::bootstrap;
 use crate::commands::cli::CheckArgs;
-use crate::settings::Settings;
+use crate::commands::several::on_each;
+use crate::connection;
+use crate::settings::{DatabaseSettings, Settings};
 use crate::terminal::{print_error, print_line, print_lines, width};
-use crate::{connection, tool_catalog};
+use crate::tool_catalog::{self, ServerTools};
 
-pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+    bootstrap::check_several(settings, false)?;
+    let run = async |own| done(connection::answered(own, one(arguments, own, settings)).await);
+    on_each(settings, false, run).await
+}
+
+async fn one(arguments: &CheckArgs, database: &DatabaseSettings, settings: &Settings) -> anyhow::Result<()> {
     anyhow::ensure!(
-        !settings.manifests.is_empty(),
+        !database.manifests.is_empty(),
         "there is no manifest to check: give --manifest FILE, COUNTERSIGN_MANIFEST, or manifests in the configuration file"
     );
     settings.authenticator()?;
-    let sources = tool_catalog::read_manifests(&settings.manifests)?;
-    let target = connection::configured(settings)?;
-    let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+    let sources = tool_catalog::read_manifests(&database.manifests)?;
+    let target = connection::configured(database)?;
+    let ledger = Ledger::new(target.clone(), database.ledger.clone());
     ledger.check().await?;
-    let catalog = tool_catalog::compile(&sources, &settings.profiles, &ledger, &target).await?;
+    let catalog = tool_catalog::compile(&sources, &ServerTools::new(settings, database), &ledger, &target).await?;
     let questions = CatalogQueries::new(&target);
-    bootstrap::masks(settings, Some(&questions.0)).await?;
+    bootstrap::masks(database, Some(&questions.0)).await?;
     if let Some(role) = &arguments.grants {
         print_lines(grants::missing(&questions, &catalog, role).await?);
         return Ok(());

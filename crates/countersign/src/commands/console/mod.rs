@@ -13,7 +13,7 @@ use types::{MaskKey, Secret};
 
 use self::args::{ConsoleArgs, ConsoleCommand, LoginArgs, LogoutArgs, ServeArgs};
 use crate::connection;
-use crate::settings::{ConsoleSettings, SecretSource, Settings};
+use crate::settings::{ConsoleSettings, DatabaseSettings, SecretSource, Settings};
 use crate::signals::stop_on_signals;
 use crate::terminal::{print_error, print_line};
 
@@ -23,21 +23,22 @@ const DEFAULT_URL: &str = "http://127.0.0.1:7788";
 const NO_LINK: &str = "the link cannot be made; this takes a member of countersign_owner";
 
 /// Makes the health check for the console, from a database and its settings.
-pub(crate) type MakeHealthCheck = fn(&ConnectOptions, &Settings) -> HealthCheck;
+pub(crate) type MakeHealthCheck = fn(&ConnectOptions, &DatabaseSettings, &Settings) -> HealthCheck;
 
 pub(crate) async fn run(arguments: ConsoleArgs, settings: &Settings, health: MakeHealthCheck) -> anyhow::Result<()> {
-    let target = connection::configured(settings)?;
-    let ledger = open(&target, settings).await?;
+    let database = settings.database()?;
+    let target = connection::configured(database)?;
+    let ledger = open(&target, database).await?;
     match arguments.command {
         Some(ConsoleCommand::Login(arguments)) => log_in(&ledger, arguments.own, settings).await,
         Some(ConsoleCommand::Logout(arguments)) => log_out(&ledger, &arguments.own).await,
-        None => serve(&ledger, arguments.serve.own, health(&target, settings), settings).await,
+        None => serve(&ledger, arguments.serve.own, health(&target, database, settings), settings).await,
     }
 }
 
 /// The ledger of a database, if it was made for this database: a decision in a copy would apply to a proposal of the
 /// original.
-async fn open(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<Ledger> {
+async fn open(target: &ConnectOptions, settings: &DatabaseSettings) -> anyhow::Result<Ledger> {
     let ledger = Ledger::new(target.clone(), settings.ledger.clone());
     ledger.check().await?;
     ledger.check_identity().await?;
@@ -54,10 +55,10 @@ async fn serve(ledger: &Ledger, arguments: ServeArgs, health: HealthCheck, setti
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen} (--listen)"))?;
     let url = url.clone().map_or_else(|| listener.local_addr().map(|address| format!("http://{address}")), Ok)?;
     let operator = match operator_url {
-        Some(text) => Some(operator(Secret::new(text), ledger, settings).await?),
+        Some(text) => Some(operator(Secret::new(text), ledger, settings.database()?).await?),
         None => None,
     };
-    let console = console(ledger, operator.as_ref(), &url, health, settings)?;
+    let console = console(ledger, operator.as_ref(), &url, health, settings.database()?)?;
     let oidc = oidc.as_ref().map(|oidc| oidc::provider(oidc, console.origin())).transpose()?;
     let console = console.with_oidc(oidc).with_approve_within(*approve_within);
     let console = console.with_trusted_proxies(&settings.trusted_proxies);
@@ -79,7 +80,7 @@ pub(crate) fn console(
     operator: Option<&Ledger>,
     url: &str,
     health: HealthCheck,
-    settings: &Settings,
+    settings: &DatabaseSettings,
 ) -> anyhow::Result<Console> {
     let columns = settings.masks.columns();
     let masks = if columns.is_empty() { None } else { Some((columns, MaskKey::new(settings.mask_key()?))) };
@@ -88,7 +89,7 @@ pub(crate) fn console(
 }
 
 /// The same ledger over the login that undoes writes and freezes accounts.
-async fn operator(text: Secret, console: &Ledger, settings: &Settings) -> anyhow::Result<Ledger> {
+async fn operator(text: Secret, console: &Ledger, settings: &DatabaseSettings) -> anyhow::Result<Ledger> {
     let source = SecretSource { text, origin: "--operator-url".to_owned() };
     let target = connection::parse(&source, settings)?;
     let ledger = open(&target, settings).await.context("--operator-url")?;

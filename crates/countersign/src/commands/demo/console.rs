@@ -81,10 +81,11 @@ async fn serve(
         Err(_) => TcpListener::bind("127.0.0.1:0").await.context("the console cannot listen")?,
     };
     let origin = format!("http://{}", listener.local_addr()?);
-    let ledger = |target: &ledger::ConnectOptions| Ledger::new(target.clone(), settings.ledger.clone());
+    let own = settings.database()?;
+    let ledger = |target: &ledger::ConnectOptions| Ledger::new(target.clone(), own.ledger.clone());
     let target = database.as_login("demo_console")?;
     let operator = ledger(&database.as_login("demo_operator")?);
-    let console = command::console(&ledger(&target), Some(&operator), &origin, health(&target, settings), settings)?;
+    let console = command::console(&ledger(&target), Some(&operator), &origin, health(&target, own, settings), own)?;
     let stop = stop_on_signals()?;
     let serving = tokio::spawn(::console::serve(listener, None, console, stop.clone()));
     let owner = ledger(&database.owner()?);

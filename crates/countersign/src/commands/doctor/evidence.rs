@@ -3,13 +3,13 @@
 use ledger::Doctor;
 use ledger::audit::{Audit, SignatureState, Verified, WitnessState};
 
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use review::Finding;
 
 /// The minimum number of records to compare, if there are as many: about one second of work.
 const RECORDS: u32 = 1000;
 
-pub(super) async fn examine(audit: &Audit, doctor: &Doctor, settings: &Settings) -> Vec<Finding> {
+pub(super) async fn examine(audit: &Audit, doctor: &Doctor, settings: &DatabaseSettings) -> Vec<Finding> {
     let mut findings = records(audit).await;
     findings.push(signatures(audit).await);
     findings.extend(witnesses(audit).await);
@@ -93,7 +93,7 @@ async fn witnesses(audit: &Audit) -> Vec<Finding> {
     states.into_iter().map(finding).collect()
 }
 
-async fn keys(doctor: &Doctor, settings: &Settings) -> Finding {
+async fn keys(doctor: &Doctor, settings: &DatabaseSettings) -> Finding {
     const AREA: &str = "keys";
     let known = match doctor.fingerprint_keys().await {
         Ok(known) => known,

@@ -22,15 +22,20 @@ use tools::READS_ONLY;
 
 use crate::commands::bootstrap;
 use crate::commands::cli::DoctorArgs;
+use crate::commands::several::on_each;
 use crate::connection;
-use crate::settings::Settings;
+use crate::settings::{DatabaseSettings, Settings};
 use crate::terminal::{Style, print_json, print_line};
 
 pub(crate) async fn run(arguments: &DoctorArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
-    let target = connection::configured(settings)?;
-    let mut findings = examine(&target, settings).await;
+    on_each(settings, arguments.json, async |database| one(arguments, database, settings).await).await
+}
+
+async fn one(arguments: &DoctorArgs, database: &DatabaseSettings, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let target = connection::configured(database)?;
+    let mut findings = examine(&target, database, settings).await;
     if arguments.undo_drill {
-        let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+        let ledger = Ledger::new(target.clone(), database.ledger.clone());
         findings.extend(drill::examine(&ledger).await);
         unchecked_last(&mut findings);
     }
@@ -44,23 +49,23 @@ pub(crate) async fn run(arguments: &DoctorArgs, settings: &Settings) -> anyhow::
 }
 
 /// The findings for the console, the worst first.
-pub(crate) fn health_check(target: &ConnectOptions, settings: &Settings) -> HealthCheck {
-    let (target, settings) = (target.clone(), Arc::new(settings.clone()));
+pub(crate) fn health_check(target: &ConnectOptions, database: &DatabaseSettings, settings: &Settings) -> HealthCheck {
+    let (target, settings) = (target.clone(), Arc::new((database.clone(), settings.clone())));
     HealthCheck::new(move || {
         let (target, settings) = (target.clone(), Arc::clone(&settings));
-        Box::pin(async move { health(&target, &settings).await })
+        Box::pin(async move { health(&target, &settings.0, &settings.1).await })
     })
 }
 
-async fn health(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
-    let mut findings = examine(target, settings).await;
+async fn health(target: &ConnectOptions, database: &DatabaseSettings, settings: &Settings) -> Vec<Finding> {
+    let mut findings = examine(target, database, settings).await;
     findings.sort_by_key(|finding| Reverse(finding.level));
     findings
 }
 
 /// Runs all checks in order. Checks that depend on a failed one are left out.
-async fn examine(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
-    let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+async fn examine(target: &ConnectOptions, database: &DatabaseSettings, settings: &Settings) -> Vec<Finding> {
+    let ledger = Ledger::new(target.clone(), database.ledger.clone());
     let mut findings = Vec::new();
     let login = match connection(&ledger, target).await {
         Ok((finding, login)) => {
@@ -70,9 +75,9 @@ async fn examine(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
         Err(finding) => return vec![finding],
     };
     findings.extend(pooler::examine(target).await);
-    if bootstrap::needing_a_ledger(settings, false).is_empty() && matches!(ledger.exists().await, Ok(false)) {
+    if bootstrap::needing_a_ledger(settings, database, false).is_empty() && matches!(ledger.exists().await, Ok(false)) {
         findings.push(Finding::broken("ledger", READS_ONLY).into_warning());
-        findings.extend(roles::own_reader(target, settings).await);
+        findings.extend(roles::own_reader(target, database).await);
         return findings;
     }
     match ledger.check().await {
@@ -91,11 +96,11 @@ async fn examine(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
         Err(error) => findings.push(Finding::broken("ledger", error.to_string())),
     }
     findings.extend(deviations(target).await);
-    findings.extend(roles::examine(&ledger, target, &login, settings).await);
+    findings.extend(roles::examine(&ledger, target, &login, database).await);
     findings.extend(stuck::examine(&ledger.doctor()).await);
     findings.extend(writes::examine(&ledger).await);
-    findings.extend(evidence::examine(&ledger.audit(), &ledger.doctor(), settings).await);
-    findings.extend(manifests::examine(&ledger, target, settings).await);
+    findings.extend(evidence::examine(&ledger.audit(), &ledger.doctor(), database).await);
+    findings.extend(manifests::examine(&ledger, target, database, settings).await);
     findings
         .push(Finding::unchecked("servers", "whether the servers answer: ask each for /readyz (docs/setup/http.md)"));
     unchecked_last(&mut findings);

@@ -5,7 +5,7 @@ use ledger::{ConnectOptions, ExcessPrivileges, Ledger, LoginSetting, ReaderRoleE
 
 use crate::commands::bootstrap;
 use crate::connection;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use review::Finding;
 
 const AREA: &str = "roles";
@@ -14,7 +14,7 @@ pub(super) async fn examine(
     ledger: &Ledger,
     target: &ConnectOptions,
     login: &str,
-    settings: &Settings,
+    settings: &DatabaseSettings,
 ) -> Vec<Finding> {
     let mut findings = servers(ledger, login, settings).await;
     findings.extend(reader(ledger, target, settings).await);
@@ -26,7 +26,7 @@ pub(super) async fn examine(
     findings
 }
 
-async fn servers(ledger: &Ledger, login: &str, settings: &Settings) -> Vec<Finding> {
+async fn servers(ledger: &Ledger, login: &str, settings: &DatabaseSettings) -> Vec<Finding> {
     let (known, this) = match (ledger.check_all_server_roles().await, ledger.check_login().await) {
         (Ok(known), Ok(this)) => (known, this),
         (Err(error), _) | (_, Err(error)) => return vec![Finding::unasked(AREA, "the servers' logins", &error)],
@@ -62,7 +62,7 @@ async fn servers(ledger: &Ledger, login: &str, settings: &Settings) -> Vec<Findi
 }
 
 /// A finding about excess privileges. With strict_roles, no server starts with such a login.
-fn too_much(settings: &Settings, message: String) -> Finding {
+fn too_much(settings: &DatabaseSettings, message: String) -> Finding {
     let advice = "take it away from that role, or let servers log in as one without it";
     if settings.strict_roles {
         Finding::problem(AREA, format!("{message}; strict_roles refuses that"), advice)
@@ -85,7 +85,7 @@ async fn owner(target: &ConnectOptions) -> Vec<Finding> {
     problems.chain(members).collect()
 }
 
-async fn reader(ledger: &Ledger, target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
+async fn reader(ledger: &Ledger, target: &ConnectOptions, settings: &DatabaseSettings) -> Vec<Finding> {
     let login = match &settings.read {
         Some(read) => match connection::parse(read, settings) {
             Ok(target) => Ok(target),
@@ -107,7 +107,7 @@ async fn reader(ledger: &Ledger, target: &ConnectOptions, settings: &Settings) -
 }
 
 /// Checks the reader of a database without a ledger: a login of the operator's own.
-pub(super) async fn own_reader(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
+pub(super) async fn own_reader(target: &ConnectOptions, settings: &DatabaseSettings) -> Vec<Finding> {
     let login = match &settings.read {
         Some(read) => match connection::parse(read, settings) {
             Ok(login) => login,
@@ -160,7 +160,7 @@ async fn login_settings(ledger: &Ledger, target: &ConnectOptions, reader: Option
     }
 }
 
-fn reader_finding(checked: Result<(), ReaderRoleError>, settings: &Settings) -> Finding {
+fn reader_finding(checked: Result<(), ReaderRoleError>, settings: &DatabaseSettings) -> Finding {
     match checked {
         Ok(()) => Finding::ok(AREA, "the reader can log in, and can do no more than read tables"),
         Err(ReaderRoleError::Privileged { role, power }) if settings.allow_privileged_reader => Finding::warning(

@@ -24,7 +24,7 @@ use types::{ClientInfo, Principal};
 
 use self::audit_router::{AuditMode, AuditRouter};
 use crate::commands::cli;
-use crate::settings::{SecretSource, Settings};
+use crate::settings::{DatabaseSettings, SecretSource};
 use crate::terminal::os_user;
 use crate::{connection, terminal};
 
@@ -63,21 +63,22 @@ fn prepare(
     if let Some(name) = other.iter().filter_map(|(name, _)| name.to_str()).find(has_a_say) {
         return Err(wrong(format!("the variable {name} is not UTF-8")));
     }
-    let sources = cli::sources_around(invocation.config.clone())
+    let sources = cli::sources_around(invocation.config.clone(), invocation.configured_database.clone())
         .map_err(|error| wrong(format!("a variable: {}", agent_cli::args::without_values(&error, &[]))))?;
     let settings = sources.load().map_err(|error| wrong(format!("{error:#}")))?;
-    let audit = audit(&invocation, &settings).map_err(wrong)?;
-    let shared = connection::named(&settings).map(|SecretSource { text, origin }| ConnectionString { text, origin });
+    let database = settings.database().map_err(|error| wrong(error.to_string()))?;
+    let audit = audit(&invocation, database).map_err(wrong)?;
+    let shared = connection::named(database).map(|SecretSource { text, origin }| ConnectionString { text, origin });
     let actor = os_user::name();
     let command = format!("countersign {}", front_end.as_str());
     let client = ClientInfo::new(&command, env!("CARGO_PKG_VERSION")).in_session();
     let principal = Principal { account_id: settings.account.clone(), actor: Some(actor), client };
-    let executor = AuditRouter::new(audit, principal, settings.ledger.clone());
+    let executor = AuditRouter::new(audit, principal, database.ledger.clone());
     let invocation = Invocation { database: shared, ..invocation };
-    Ok((invocation, executor, ConnectEnvironment::from_process(settings.connect_timeout)))
+    Ok((invocation, executor, ConnectEnvironment::from_process(database.connect_timeout)))
 }
 
-fn audit(invocation: &Invocation, settings: &Settings) -> Result<AuditMode, String> {
+fn audit(invocation: &Invocation, settings: &DatabaseSettings) -> Result<AuditMode, String> {
     match (invocation.audit, settings.require_audit) {
         (Some(false), true) => Err("--no-audit is not allowed: the configuration says require_audit".to_owned()),
         (Some(false), false) => Ok(AuditMode::Never),

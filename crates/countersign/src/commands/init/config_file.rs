@@ -10,7 +10,7 @@ use types::Secret;
 
 use crate::commands::install::config_file::{PRIVATE, written};
 use crate::connection;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 
 /// Turns on `execute_sql` for statements that change rows of tracked tables.
 const EXECUTE_SQL: &str = "execute_sql = \"rows\"";
@@ -28,7 +28,7 @@ impl NewConfigFile {
     ///
     /// # Errors
     /// A file of this name exists, or the folder cannot be written.
-    pub(super) fn new(path: &Path, login: &str, settings: &Settings) -> anyhow::Result<Self> {
+    pub(super) fn new(path: &Path, login: &str, settings: &DatabaseSettings) -> anyhow::Result<Self> {
         let shown = path.display();
         ensure!(
             path.symlink_metadata().is_err(),

@@ -12,11 +12,11 @@ use crate::commands::audit::{self, log_keys};
 use crate::commands::cli::InitArgs;
 use crate::commands::demo;
 use crate::connection;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::shell_word::shell_word;
 use crate::terminal::{print_line, print_lines};
 
-pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: &InitArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let target = connection::configured(settings)?;
     let config = arguments.config.as_deref().map(|path| NewConfigFile::new(path, &arguments.writer, settings));
     let config = config.transpose()?;
@@ -53,7 +53,7 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Re
     Ok(())
 }
 
-async fn ensure_key(settings: &Settings) -> anyhow::Result<Vec<String>> {
+async fn ensure_key(settings: &DatabaseSettings) -> anyhow::Result<Vec<String>> {
     log_keys::ensure_key(&audit::open(settings).await?, &settings.ledger.signing).await
 }
 

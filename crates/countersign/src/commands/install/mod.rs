@@ -34,7 +34,7 @@ use self::program::Program;
 use crate::commands::bootstrap;
 use crate::commands::cli::{EntryArgs, InstallArgs, Scope, UninstallArgs};
 use crate::connection;
-use crate::settings::{ConfigSources, Settings};
+use crate::settings::{ConfigSources, DatabaseSettings, Settings};
 use crate::terminal::{print_error, print_line};
 
 /// The array of VS Code with the questions to its user.
@@ -228,12 +228,13 @@ async fn check(server: &Server, settings: &Settings) -> anyhow::Result<()> {
                     "warning: {name} is set in this shell. The client may not have it: put it into the connection string"
                 ));
             }
-            let target = connection::configured(settings)?;
+            let database = settings.database()?;
+            let target = connection::configured(database)?;
             // An installation should not begin with missing tools.
-            let strict = Settings { strict: true, ..settings.clone() };
-            let built = connection::answered(settings, async {
-                let builder = bootstrap::ServerBuilder::open(&target, settings, false, Metrics::new()).await?;
-                builder.tools(&builder.sources(settings)?, &strict).await
+            let strict = DatabaseSettings { strict: true, ..database.clone() };
+            let built = connection::answered(database, async {
+                let builder = bootstrap::ToolBuilder::open(&target, settings, database, false, Metrics::new()).await?;
+                builder.tools(&builder.sources(database)?, settings, &strict).await
             });
             built.await.context(
                 "the server would not start, so nothing was changed (--no-check writes the entry all the same)",

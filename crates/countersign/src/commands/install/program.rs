@@ -73,7 +73,7 @@ impl Program {
         if let Some(config) = &sources.config {
             program.push_path("config", config.as_os_str())?;
         }
-        let log = &sources.given.log;
+        let log = &sources.given.server.log;
         if let Some(log) = &log.log {
             program.push("log", log.clone(), false);
         }
@@ -81,8 +81,9 @@ impl Program {
         for option in &arguments.given {
             program.push_option(option, name)?;
         }
-        if settings.database.is_none() {
-            let Some(database) = connection::named(settings) else {
+        let database = settings.database()?;
+        if database.url.is_none() {
+            let Some(database) = connection::named(database) else {
                 bail!(
                     "no connection string is configured, and the client will not have the variables of this shell (PGHOST and the \
                      like): write it into a file and give --database-url-file FILE, or set DATABASE_URL for this command"

@@ -14,11 +14,11 @@ use types::{IdPrefix, visible};
 use super::args::{ApproveArgs, AskArgs, RejectArgs};
 use super::show::{approver, decider, progress};
 use super::{find, open_to_decide, refused, show};
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::os_user;
 use crate::terminal::{ask, is_interactive, print_line};
 
-pub(crate) async fn approve(arguments: ApproveArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+pub(crate) async fn approve(arguments: &ApproveArgs, settings: &DatabaseSettings) -> anyhow::Result<ExitCode> {
     let ledger = open_to_decide(settings).await?;
     let proposals = ledger.proposals();
     let shown = find(&proposals, &arguments.id).await?;
@@ -27,7 +27,7 @@ pub(crate) async fn approve(arguments: ApproveArgs, settings: &Settings) -> anyh
     print_line("");
     let who = os_user::name();
     let nonce = proposals.begin_decision(shown.proposal_id).await.map_err(|failure| refused(&failure))?;
-    agree(&arguments, &shown, &who).await?;
+    agree(arguments, &shown, &who).await?;
     let choice = Decision::Confirm { digest: shown.digest.clone() };
     let decided = proposals.decide_as_person(shown.proposal_id, &who, &choice, nonce).await;
     let mut proposal = decided.map_err(|failure| refused(&failure))?;
@@ -111,14 +111,14 @@ async fn outcome(ledger: &Ledger, proposal: &Proposal) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) async fn ask_agent(arguments: AskArgs, settings: &Settings) -> anyhow::Result<()> {
-    decide(&arguments.id, Decision::Ask { question: arguments.question }, settings).await?;
+pub(crate) async fn ask_agent(arguments: &AskArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
+    decide(&arguments.id, Decision::Ask { question: arguments.question.clone() }, settings).await?;
     print_line("Asked: the agent sees the question with get_proposal. The proposal still waits.");
     Ok(())
 }
 
 /// Decides on the proposal whose id begins with this prefix, without asking.
-async fn decide(id: &IdPrefix, choice: Decision, settings: &Settings) -> anyhow::Result<Proposal> {
+async fn decide(id: &IdPrefix, choice: Decision, settings: &DatabaseSettings) -> anyhow::Result<Proposal> {
     let proposals = open_to_decide(settings).await?.proposals();
     let shown = find(&proposals, id).await?;
     let nonce = proposals.begin_decision(shown.proposal_id).await.map_err(|failure| refused(&failure))?;
@@ -126,8 +126,8 @@ async fn decide(id: &IdPrefix, choice: Decision, settings: &Settings) -> anyhow:
     decided.map_err(|failure| refused(&failure))
 }
 
-pub(crate) async fn reject(arguments: RejectArgs, settings: &Settings) -> anyhow::Result<()> {
-    let rejected = decide(&arguments.id, Decision::Reject { reason: arguments.reason }, settings).await?;
+pub(crate) async fn reject(arguments: &RejectArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
+    let rejected = decide(&arguments.id, Decision::Reject { reason: arguments.reason.clone() }, settings).await?;
     print_line(&format!("Rejected by {}; nothing was written. {}", decider(&rejected), visible(&rejected.description)));
     Ok(())
 }

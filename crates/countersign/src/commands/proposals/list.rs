@@ -8,7 +8,7 @@ use types::visible;
 use super::args::ListArgs;
 use super::show::progress_of;
 use super::{open, refused};
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::short_id::short;
 use crate::terminal::table::{or_dash, table, to_the_second, with_heading, without_empty_columns};
 use crate::terminal::{print_json, print_line, print_lines, width};
@@ -16,8 +16,9 @@ use review::ago::ago;
 use review::decided_by;
 use review::sentences::count;
 
-pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
-    let filter = ProposalFilter { account: arguments.account, status: arguments.status, limit: arguments.limit };
+pub(crate) async fn run(arguments: &ListArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
+    let filter =
+        ProposalFilter { account: arguments.account.clone(), status: arguments.status, limit: arguments.limit };
     let found = open(settings).await?.proposals().list(&filter).await.map_err(|failure| refused(&failure))?;
     if arguments.json {
         found.iter().for_each(print_json);

@@ -16,24 +16,45 @@ use review::sentences::{PROPOSAL_REMOVED, refused_decision};
 use types::{Failure, IdPrefix};
 
 use self::args::ProposalsCommand;
+use crate::commands::audit::done;
+use crate::commands::several::{on_each, on_owner};
 use crate::connection;
-use crate::settings::Settings;
+use crate::settings::{DatabaseSettings, Settings, With};
 use crate::terminal::short_id;
 
 pub(crate) async fn run(command: ProposalsCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
     match command {
-        ProposalsCommand::List(arguments) => list::run(arguments.own, settings).await?,
-        ProposalsCommand::Show(arguments) => show::run(&arguments.own, settings).await?,
-        ProposalsCommand::Watch(arguments) => watch::run(&arguments.own, settings).await?,
-        ProposalsCommand::Approve(arguments) => return decide::approve(arguments.own, settings).await,
-        ProposalsCommand::Ask(arguments) => decide::ask_agent(arguments.own, settings).await?,
-        ProposalsCommand::Reject(arguments) => decide::reject(arguments.own, settings).await?,
+        ProposalsCommand::List(With { own: arguments, .. }) => {
+            on_each(settings, arguments.json, async |own| done(list::run(&arguments, own).await)).await
+        }
+        ProposalsCommand::Watch(arguments) => done(watch::run(&arguments.own, settings).await),
+        ProposalsCommand::Show(With { own: arguments, .. }) => {
+            let run = async |own| done(show::run(&arguments, own).await);
+            on_owner(settings, &arguments.id, arguments.json, async |own| has(own, &arguments.id).await, run).await
+        }
+        ProposalsCommand::Approve(With { own: arguments, .. }) => {
+            let run = async |own| decide::approve(&arguments, own).await;
+            on_owner(settings, &arguments.id, false, async |own| has(own, &arguments.id).await, run).await
+        }
+        ProposalsCommand::Ask(With { own: arguments, .. }) => {
+            let run = async |own| done(decide::ask_agent(&arguments, own).await);
+            on_owner(settings, &arguments.id, false, async |own| has(own, &arguments.id).await, run).await
+        }
+        ProposalsCommand::Reject(With { own: arguments, .. }) => {
+            let run = async |own| done(decide::reject(&arguments, own).await);
+            on_owner(settings, &arguments.id, false, async |own| has(own, &arguments.id).await, run).await
+        }
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the ledger of a database has a proposal whose id begins with this prefix.
+async fn has(settings: &DatabaseSettings, prefix: &IdPrefix) -> anyhow::Result<bool> {
+    let found = open(settings).await?.proposals().find(prefix, 1).await.map_err(|failure| refused(&failure))?;
+    Ok(!found.is_empty())
 }
 
 /// The ledger of the configured database; an error if it does not exist or cannot be read.
-async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
+async fn open(settings: &DatabaseSettings) -> anyhow::Result<Ledger> {
     let ledger = Ledger::new(connection::configured(settings)?, settings.ledger.clone());
     ledger.check().await.map_err(|error| {
         let may_not = matches!(&error, SchemaError::Database(error)
@@ -46,7 +67,7 @@ async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
 
 /// Opens the ledger, if it was made for this database: a decision in a copy would apply to a proposal of the
 /// original.
-async fn open_to_decide(settings: &Settings) -> anyhow::Result<Ledger> {
+async fn open_to_decide(settings: &DatabaseSettings) -> anyhow::Result<Ledger> {
     let ledger = open(settings).await?;
     ledger.check_identity().await?;
     Ok(ledger)

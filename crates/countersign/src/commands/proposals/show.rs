@@ -12,7 +12,7 @@ use types::{Rollback, Tier, visible};
 use super::args::ShowArgs;
 use super::{find, open, refused};
 use crate::commands::audit::masks;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::rows;
 use crate::terminal::table::{Shown, beside, field};
 use crate::terminal::{Style, print_json, print_lines};
@@ -23,7 +23,7 @@ const CHECK_WITHIN: Duration = Duration::from_secs(10);
 /// The maximum number of definitions that are listed without --full.
 const MAX_DEFINITIONS: usize = 3;
 
-pub(crate) async fn run(arguments: &ShowArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: &ShowArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let ledger = open(settings).await?;
     let proposals = ledger.proposals();
     let mut proposal = find(&proposals, &arguments.id).await?;
@@ -40,7 +40,11 @@ pub(crate) async fn run(arguments: &ShowArgs, settings: &Settings) -> anyhow::Re
 }
 
 /// What has changed since the proposal was made.
-pub(super) async fn since(ledger: &Ledger, proposal: &Proposal, settings: &Settings) -> anyhow::Result<Option<Since>> {
+pub(super) async fn since(
+    ledger: &Ledger,
+    proposal: &Proposal,
+    settings: &DatabaseSettings,
+) -> anyhow::Result<Option<Since>> {
     let records = masks::reader(ledger.audit(), settings)?;
     records.since(&ledger.proposals(), proposal).await.map_err(|failure| refused(&failure))
 }

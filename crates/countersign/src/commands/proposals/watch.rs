@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use anyhow::Context;
+use futures_util::future::try_join_all;
 use ledger::proposals::{ProposalSummary, ProposalWatch, Proposals};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::MissedTickBehavior;
@@ -11,18 +13,25 @@ use super::args::WatchArgs;
 use super::list::state;
 use super::{open, refused};
 use crate::settings::Settings;
-use crate::terminal::table::{json_line, to_the_second};
-use crate::terminal::{is_output_terminal, print_error, try_print_line};
+use crate::terminal::table::to_the_second;
+use crate::terminal::{about, current_database, is_output_terminal, json_text, print_error, try_print_line};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Watches all databases at once.
 pub(crate) async fn run(arguments: &WatchArgs, settings: &Settings) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let proposals = open(settings).await?.proposals();
     let is_json = arguments.json || !is_output_terminal();
+    let watched = settings.databases.iter().map(async |database| {
+        let watched = async { watch(&open(database).await?.proposals(), is_json).await };
+        match &database.label {
+            Some(label) => about(label, watched).await.with_context(|| label.to_string()),
+            None => watched.await,
+        }
+    });
     tokio::select! {
-        outcome = watch(&proposals, is_json) => outcome,
+        outcome = try_join_all(watched) => outcome.map(drop),
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),
     }
@@ -39,7 +48,7 @@ async fn watch(proposals: &Proposals, is_json: bool) -> anyhow::Result<()> {
         match proposals.changes(&mut watch).await {
             Ok(changed) => {
                 for proposal in &changed {
-                    let text = if is_json { json_line(&serde_json::to_value(proposal)?) } else { line(proposal) };
+                    let text = if is_json { json_text(proposal) } else { line(proposal) };
                     // Standard output has no reader any more.
                     if try_print_line(&text).is_err() {
                         return Ok(());
@@ -62,8 +71,9 @@ fn line(proposal: &ProposalSummary) -> String {
     let at = proposal.completed_at.as_ref().or(proposal.decided_at.as_ref());
     let at = at.or(proposal.approved_by.last().map(|last| &last.decided_at)).unwrap_or(&proposal.created_at);
     let actor = proposal.actor.as_deref().map(|actor| format!(" ({})", visible(actor))).unwrap_or_default();
+    let database = current_database().map(|database| format!("{database}  ")).unwrap_or_default();
     format!(
-        "{}  {}  {}  {}{actor}: {}",
+        "{database}{}  {}  {}  {}{actor}: {}",
         to_the_second(at),
         proposal.proposal_id,
         state(proposal),

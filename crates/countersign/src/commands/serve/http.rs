@@ -1,35 +1,30 @@
 //! MCP over HTTP. The process listens before the database is available, and survives outages of the database.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context;
 use auth::{Authenticator, Identity};
+use futures_util::future::{join_all, select_all};
 use http_server::ReloadableTls;
-use mcp_http::{AppState, Backend, ReadinessCheck};
+use mcp_http::{AppState, Backend};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
-use tools::ProfileRegistries;
 use tools::metrics::Metrics;
 
-use super::{Obstacle, RunningServer, Served, Startup};
-use crate::commands::bootstrap::ServerBuilder;
+use super::database::StartingDatabase;
+use super::{Running, Starting};
 use crate::settings::{HttpSettings, Settings};
 
 /// The interval at which freed memory is returned to the system, such as after bursts of requests.
 const GIVE_BACK: Duration = Duration::from_secs(10);
 
-const PING_TIMEOUT: Duration = Duration::from_secs(2);
-
-pub(super) async fn serve(
-    start: Startup,
-    settings: Settings,
-    options: &HttpSettings,
-    stop: CancellationToken,
-) -> anyhow::Result<()> {
+pub(super) async fn serve(starting: Starting, options: &HttpSettings, stop: CancellationToken) -> anyhow::Result<()> {
+    let Starting { server, mut databases, sources, hangup } = starting;
+    let settings = server.current_settings();
     let authenticator = settings.authenticator()?;
     anyhow::ensure!(
         options.listen.ip().is_loopback() || !authenticator.is_empty(),
@@ -37,7 +32,7 @@ pub(super) async fn serve(
          (`countersign token new` makes one) or [oauth], or listen on 127.0.0.1",
         options.listen
     );
-    let http = HttpFrontend::new(options, authenticator, &settings, start.metrics.clone())?;
+    let http = HttpFrontend::new(options, authenticator, &settings, server.metrics.clone())?;
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("cannot listen on {} (--http)", options.listen))?;
@@ -46,21 +41,53 @@ pub(super) async fn serve(
     let serving = mcp_http::serve_http(listener, http.tls.clone(), Arc::clone(&http.state), stop.clone());
     let serving = tokio::spawn(serving);
     let giving_back = tokio::spawn(give_memory_back());
-    let started = stop.run_until_cancelled(started(start, &settings, &http)).await;
-    let running = match started {
-        Some(Ok((running, backend))) => {
-            http.state.open(backend);
-            running.announce(&settings);
-            Some(running)
-        }
-        Some(Err(error)) => return Err(error),
-        None => None,
-    };
+    let mut running = Running::default();
+    if let Some(started) = stop.run_until_cancelled(started(&mut running, &mut databases, &http)).await {
+        started?;
+        server.is_serving.store(true, Ordering::Relaxed);
+        let (registry, elicitation, content) = (server.registry.clone(), server.elicitation(), settings.content.into());
+        http.state.open(Backend { registry, elicitation, content });
+        server.reload_at(hangup, sources, Some(http));
+    }
     serving.await.context("serving ended")?;
     giving_back.abort();
-    if let Some(running) = running {
-        running.drain().await;
+    running.extend(join_all(databases.into_iter().map(StartingDatabase::stop)).await);
+    running.drain().await;
+    Ok(())
+}
+
+/// Waits until one database was reached, and it is known which others take longer.
+async fn started(
+    running: &mut Running,
+    databases: &mut Vec<StartingDatabase>,
+    http: &HttpFrontend,
+) -> anyhow::Result<()> {
+    running.settle(databases).await?;
+    if !running.is_empty() {
+        return Ok(());
     }
+    let mut failures: Vec<_> = databases.iter().map(|database| database.failure.clone()).collect();
+    let reasons = failures.iter_mut().map(|failure| {
+        Box::pin(async {
+            loop {
+                let reason = failure.borrow_and_update().message.clone();
+                http.state.set_starting(reason);
+                if failure.changed().await.is_err() {
+                    // The start has ended.
+                    return std::future::pending::<()>().await;
+                }
+            }
+        })
+    });
+    let (ended, index) = {
+        let ended = select_all(databases.iter_mut().map(|database| Box::pin(database.ended())));
+        tokio::select! {
+            (ended, index, _) = ended => (ended, index),
+            _ = join_all(reasons) => return Ok(()),
+        }
+    };
+    databases.remove(index);
+    running.extend([Some(ended?)]);
     Ok(())
 }
 
@@ -74,39 +101,6 @@ async fn give_memory_back() {
             tracing::debug!(took = ?begun.elapsed(), "freed memory was given back");
         }
     }
-}
-
-/// Starts as soon as the database is available. Errors in the database or the manifests end the process.
-async fn started(start: Startup, settings: &Settings, http: &HttpFrontend) -> anyhow::Result<(RunningServer, Backend)> {
-    let told = |obstacle: Obstacle<'_>| match obstacle {
-        Obstacle::Unfit(error) => ControlFlow::Break(error),
-        Obstacle::NoConnection(error) => {
-            http.state.set_starting(error.to_string());
-            tracing::warn!(%error, "the database is not there yet; looking again");
-            ControlFlow::Continue(())
-        }
-    };
-    let opened = start.open_when_possible(settings, told).await?;
-    let check = check(&opened.builder);
-    let served = Served::new(ProfileRegistries::default(), settings)?;
-    let running = start.run(opened, served, settings, Some(http.clone()))?;
-    let (registry, elicitation) = (running.registry.clone(), running.elicitation.clone());
-    let (content, services) = (settings.content.into(), running.services.clone());
-    Ok((running, Backend { registry, elicitation, content, services, check }))
-}
-
-fn check(builder: &ServerBuilder) -> ReadinessCheck {
-    let (ledger, writes) = (builder.ledger.clone(), builder.services.has_ledger);
-    Arc::new(move || {
-        let ledger = ledger.clone();
-        Box::pin(async move {
-            let deadline = Instant::now() + PING_TIMEOUT;
-            ledger.ping(deadline, writes).await.map_err(|reason| match Instant::now() < deadline {
-                true => reason,
-                false => format!("the database did not answer within {} s", PING_TIMEOUT.as_secs()),
-            })
-        })
-    })
 }
 
 /// The parts between the network and the tools that can change while serving.

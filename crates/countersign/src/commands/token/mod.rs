@@ -35,7 +35,7 @@ fn new(arguments: NewArgs, sources: &ConfigSources, settings: &Settings) -> anyh
     let now = OffsetDateTime::now_utc().replace_nanosecond(0)?;
     let expires = expires_in.map(|age| now + age.duration());
     let secret = generate_token()?;
-    let token = BearerToken { hash: TokenHash::of(secret.expose()), account, profile, label, expires };
+    let token = BearerToken { hash: TokenHash::of(secret.expose()), account, profile, databases: None, label, expires };
     let table = table(&token)?;
     if json {
         let expires = expires.map(|at| at.format(&Rfc3339)).transpose()?;

@@ -12,12 +12,13 @@ use ledger::undo::SetAgain;
 use ledger::{Ledger, SchemaError};
 use serde::Serialize;
 use serde_json::{Value, json};
-use types::{CellMasks, Effects, shown_conflicts};
+use types::{CellMasks, Effects, IdPrefix, shown_conflicts};
 
 use self::args::{OneArgs, UndoArgs, UndoCommand};
 use crate::commands::audit;
+use crate::commands::several::on_owner;
 use crate::connection;
-use crate::settings::Settings;
+use crate::settings::{DatabaseSettings, Settings};
 use crate::terminal::effects;
 use crate::terminal::os_user;
 use crate::terminal::{print_json, print_line, print_lines};
@@ -26,16 +27,19 @@ use crate::terminal::{print_json, print_line, print_lines};
 const CONFLICTS: u8 = 2;
 
 pub(crate) async fn run(arguments: UndoArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
-    let ledger = open(settings).await?;
     match arguments.command {
-        Some(UndoCommand::Plan(arguments)) => plan::make(&ledger, arguments.own).await,
-        Some(UndoCommand::Run(arguments)) => plan::run(&ledger, &arguments.own).await,
-        None => one(&ledger, &arguments.one.own).await,
+        Some(UndoCommand::Plan(arguments)) => plan::make(&open(settings.database()?).await?, arguments.own).await,
+        Some(UndoCommand::Run(arguments)) => plan::run(&open(settings.database()?).await?, &arguments.own).await,
+        None => {
+            let arguments = arguments.one.own;
+            let id = arguments.correlation_id.as_ref().ok_or_else(|| anyhow!("give the correlation id of a write"))?;
+            let run = async |own| one(&open(own).await?, id, &arguments).await;
+            on_owner(settings, id, arguments.json, async |own| audit::has(own, id).await, run).await
+        }
     }
 }
 
-async fn one(ledger: &Ledger, arguments: &OneArgs) -> anyhow::Result<ExitCode> {
-    let prefix = arguments.correlation_id.as_ref().ok_or_else(|| anyhow!("give the correlation id of a write"))?;
+async fn one(ledger: &Ledger, prefix: &IdPrefix, arguments: &OneArgs) -> anyhow::Result<ExitCode> {
     let write = audit::find(&ledger.audit(), prefix).await?;
     let operator = ledger.operator();
     let outcome = if arguments.dry_run {
@@ -112,7 +116,7 @@ fn all_columns(effects: Effects) -> Effects<Value> {
 
 /// Opens the ledger of the configured database. It must have been made for this database: in a copy, an undo would
 /// change only the copy.
-async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
+async fn open(settings: &DatabaseSettings) -> anyhow::Result<Ledger> {
     let ledger = Ledger::new(connection::configured(settings)?, settings.ledger.clone());
     ledger.check().await.map_err(|error| match error {
         SchemaError::Database(error) => refused(error.into()),

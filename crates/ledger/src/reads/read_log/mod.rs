@@ -114,6 +114,12 @@ impl ReadLog {
         })
     }
 
+    pub(crate) async fn close_unused(&self, time: Duration) {
+        if let Some(writer) = &self.writer {
+            writer.close_unused(time).await;
+        }
+    }
+
     /// Stops accepting entries, and writes the remaining ones for at most 2 seconds.
     pub async fn finish(&self, mut task: JoinHandle<()>) {
         let Some(writer) = &self.writer else { return };

@@ -41,6 +41,10 @@ struct Warnings {
 }
 
 impl Writer {
+    pub(super) async fn close_unused(&self, time: Duration) {
+        self.pool.close_unused(time).await;
+    }
+
     pub(super) fn new(pool: WriterPool, keeps_text: bool) -> Self {
         Self { queue: Queue::default(), keeps_text, pool, sender: Uuid::new_v4() }
     }

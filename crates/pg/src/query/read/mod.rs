@@ -312,6 +312,11 @@ impl Reader {
         PoolStatus { waiting: usage.waiting + self.budget.waiting(), ..usage }
     }
 
+    /// Closes the idle sessions that were not used for this time.
+    pub async fn close_unused(&self, time: Duration) {
+        self.pool.close_unused(time).await;
+    }
+
     /// Waits until PostgreSQL has received every pending cancel request. For the end of the process.
     pub async fn drain(&self) {
         self.pool.drain().await;

@@ -129,8 +129,8 @@ impl UndoTool {
     pub(super) fn new(kind: UndoKind, services: &Services, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
         Self {
             kind,
-            records: services.records.clone(),
-            plans: services.plans.clone(),
+            records: services.ledger.records(),
+            plans: services.ledger.plans(),
             executor,
             flow: ApprovalFlow::new(services),
             tiers,

@@ -143,7 +143,8 @@ pub(in crate::builtin) fn tool(
 ) -> Box<dyn Tool> {
     let info =
         builtin_info::<Arguments, UndoPlanData>(NAME, "Plan the undo of many writes", DESCRIPTION, Access::Admin);
-    let (gate, records, plans) = (services.gate.clone(), services.records.clone(), services.plans.clone());
+    let ledger = &services.ledger;
+    let (gate, records, plans) = (ledger.gate(), ledger.records(), ledger.plans());
     let tool = UndoPlan { gate, records, plans, executor, tiers };
     Builtin::boxed(info, tool, |tool, given, call| Box::pin(tool.answer(given, call)))
 }

@@ -20,7 +20,7 @@ pub(crate) enum ReadsCommand {
     Prune(With<ReadsPruneArgs>),
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ReadsListArgs {
     /// Number of rows, 1 to 10000.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -57,7 +57,7 @@ pub(crate) struct ReadsListArgs {
     pub(crate) json: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ReadsCountsArgs {
     /// What to count by.
     #[arg(long, value_parser = group(), default_value = "table")]

@@ -6,11 +6,11 @@ use serde_json::json;
 use super::args::ReadsCountsArgs;
 use super::permitted;
 use crate::commands::audit::open;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::table::{or_dash, table, to_the_second, with_heading};
 use crate::terminal::{print_json, print_line, print_lines};
 
-pub(super) async fn run(arguments: ReadsCountsArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(super) async fn run(arguments: ReadsCountsArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let by = arguments.by;
     let audit = open(settings).await?;
     let time = audit.time_range(arguments.since, None).await?;

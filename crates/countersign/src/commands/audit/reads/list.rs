@@ -8,12 +8,12 @@ use types::visible;
 use super::args::ReadsListArgs;
 use super::permitted;
 use crate::commands::audit::open;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::table::{client_cells, or_dash, table, to_the_second, with_heading, without_empty_columns};
 use crate::terminal::{print_json, print_line, print_lines, width};
 use review::ago::ago;
 
-pub(super) async fn run(arguments: ReadsListArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(super) async fn run(arguments: ReadsListArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
     let filter = ReadFilter {
         limit: arguments.limit,

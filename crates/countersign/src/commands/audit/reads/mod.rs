@@ -5,17 +5,27 @@ mod counts;
 mod list;
 mod prune;
 
+use std::process::ExitCode;
+
 use anyhow::Context;
 use ledger::read::Error;
 
 use self::args::ReadsCommand;
+use super::done;
+use crate::commands::several::on_each;
 use crate::settings::Settings;
 
-pub(super) async fn run(command: ReadsCommand, settings: &Settings) -> anyhow::Result<()> {
+pub(super) async fn run(command: ReadsCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
     match command {
-        ReadsCommand::List(arguments) => list::run(arguments.own, settings).await,
-        ReadsCommand::Counts(arguments) => counts::run(arguments.own, settings).await,
-        ReadsCommand::Prune(arguments) => prune::run(arguments.own, settings).await,
+        ReadsCommand::List(arguments) => {
+            let is_json = arguments.own.json;
+            on_each(settings, is_json, async |own| done(list::run(arguments.own.clone(), own).await)).await
+        }
+        ReadsCommand::Counts(arguments) => {
+            let is_json = arguments.own.json;
+            on_each(settings, is_json, async |own| done(counts::run(arguments.own.clone(), own).await)).await
+        }
+        ReadsCommand::Prune(arguments) => done(prune::run(arguments.own, settings.database()?).await),
     }
 }
 

@@ -5,14 +5,14 @@ use ledger::audit::ReadDay;
 
 use super::args::ReadsPruneArgs;
 use crate::commands::audit::open;
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::terminal::os_user;
 use crate::terminal::print_line;
 
 const FAILED: &str = "not everything was pruned; what was is recorded in the log, and it can be run again. Only members of \
     countersign_owner may prune, such as the role that ran `countersign init`";
 
-pub(super) async fn run(arguments: ReadsPruneArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(super) async fn run(arguments: ReadsPruneArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
     let days = audit.prunable_reads(arguments.older_than).await.context(FAILED)?;
     if arguments.dry_run {

@@ -1,4 +1,4 @@
-//! Tests of the registry.
+//! Tests of the toolset.
 
 use std::pin::Pin;
 
@@ -7,6 +7,7 @@ use manifest::Access;
 use types::Principal;
 
 use super::*;
+use crate::registry::Registry;
 use crate::tool::Annotations;
 
 struct Broken(ToolInfo);
@@ -42,10 +43,10 @@ fn broken() -> Box<dyn Tool> {
 
 #[tokio::test]
 async fn a_tool_that_panics_answers_internal_error_without_its_words() {
-    let mut registry = Registry { call_deadline: Duration::from_secs(1), ..Registry::default() };
+    let mut tools = Toolset { call_deadline: Duration::from_secs(1), ..Toolset::default() };
     let metrics = Metrics::new();
-    registry.add(broken(), &BuiltinTool::default(), &metrics).unwrap();
-    let registry = Arc::new(registry);
+    tools.add(broken(), &BuiltinTool::default(), &metrics).unwrap();
+    let registry = Registry::of_one(Arc::new(tools));
     let reply = registry.call("broken", Map::new(), Principal::default()).await.unwrap();
     let Envelope::Failure { error, .. } = reply.envelope else { panic!("{reply:?}") };
     assert_eq!(error.code, ErrorCode::InternalError);
@@ -58,10 +59,10 @@ async fn a_tool_that_panics_answers_internal_error_without_its_words() {
 
 #[test]
 fn two_tools_of_one_name_are_refused() {
-    let mut registry = Registry { call_deadline: Duration::from_secs(1), ..Registry::default() };
-    registry.add(broken(), &BuiltinTool::default(), &Metrics::new()).unwrap();
+    let mut tools = Toolset { call_deadline: Duration::from_secs(1), ..Toolset::default() };
+    tools.add(broken(), &BuiltinTool::default(), &Metrics::new()).unwrap();
     assert_eq!(
-        registry.add(broken(), &BuiltinTool::default(), &Metrics::new()),
+        tools.add(broken(), &BuiltinTool::default(), &Metrics::new()),
         Err(RegistryError::Duplicate("broken".into()))
     );
 }

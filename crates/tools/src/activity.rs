@@ -1,0 +1,79 @@
+//! Whether a database is used. Of several databases, one that is not used costs no connection, but for a moment each
+//! minute.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ledger::Ledger;
+use ledger::read::Reader;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// How often the tasks of a database that is used look for work.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the tasks of a database that is not used look for work, and how long it counts as used after a call.
+const IDLE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long a connection of a database that is not used stays open.
+const UNUSED: Duration = Duration::from_secs(5);
+
+/// The activity of one database.
+#[derive(Debug, Clone, Default)]
+pub struct Activity {
+    /// `None` if the database always counts as used.
+    shared: Option<Arc<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    last: Mutex<Instant>,
+    used: Notify,
+}
+
+impl Activity {
+    /// The activity of a database that counts as used for a minute after each call.
+    #[must_use]
+    pub fn measured() -> Self {
+        Self { shared: Some(Arc::new(Shared { last: Mutex::new(Instant::now()), used: Notify::new() })) }
+    }
+
+    /// Notes that the database is used.
+    pub(crate) fn note(&self) {
+        if let Some(shared) = &self.shared {
+            *shared.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            shared.used.notify_waiters();
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        let last = self.shared.as_ref().map(|shared| *shared.last.lock().unwrap_or_else(PoisonError::into_inner));
+        last.is_some_and(|last| last.elapsed() >= IDLE_INTERVAL)
+    }
+
+    /// Waits until a task looks for work again.
+    pub async fn turn(&self) {
+        match &self.shared {
+            Some(shared) if self.is_idle() => {
+                let _ = tokio::time::timeout(IDLE_INTERVAL, shared.used.notified()).await;
+            }
+            _ => tokio::time::sleep(INTERVAL).await,
+        }
+    }
+
+    /// Closes the connections of a database that is not used. Never returns, unless the database always counts as used.
+    pub async fn close_unused(self, ledger: Ledger, reader: Option<Reader>) {
+        if self.shared.is_none() {
+            return;
+        }
+        loop {
+            tokio::time::sleep(UNUSED).await;
+            if self.is_idle() {
+                ledger.close_unused(UNUSED).await;
+                if let Some(reader) = &reader {
+                    reader.close_unused(UNUSED).await;
+                }
+            }
+        }
+    }
+}
