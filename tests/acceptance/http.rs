@@ -17,6 +17,7 @@ mod sessions;
 pub(crate) mod sse;
 mod standby;
 mod starting;
+mod step_up;
 mod tokens;
 mod who;
 

@@ -10,7 +10,7 @@ use types::Principal;
 use crate::bearer::{self, BearerToken, TokenHash};
 use crate::challenge::AuthError;
 use crate::error::AuthConfigError;
-use crate::identity::{Authentication, Identity};
+use crate::identity::{Authentication, CredentialKind, Identity, StrongerScopes};
 use crate::issuer::{Issuer, JwtVerifier};
 use crate::jwt;
 
@@ -94,9 +94,9 @@ impl Authenticator {
             principal,
             profile: token.profile.clone(),
             databases: token.databases.clone(),
-            credential: "token",
+            credential: CredentialKind::Token,
         };
-        Ok(Authentication { identity, expires: token.expires })
+        Ok(Authentication { identity, expires: token.expires, stronger: StrongerScopes::default() })
     }
 
     /// The token of the one `Authorization: Bearer` header.

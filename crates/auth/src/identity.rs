@@ -1,5 +1,7 @@
 //! Identities and the labels of tokens.
 
+use std::sync::Arc;
+
 use time::OffsetDateTime;
 use types::{DatabaseName, Principal};
 
@@ -25,8 +27,17 @@ pub struct Identity {
     pub profile: String,
     /// The databases that the credential reaches; `None` for all that the profile reaches.
     pub databases: Option<Vec<DatabaseName>>,
-    /// The kind of credential: `token`, `jwt` or `none`.
-    pub credential: &'static str,
+    pub credential: CredentialKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CredentialKind {
+    /// The server requires no credentials.
+    None,
+    /// A configured token.
+    Token,
+    /// A token of an issuer.
+    Jwt,
 }
 
 /// An identity, and how long its credential is valid.
@@ -35,4 +46,32 @@ pub struct Authentication {
     pub identity: Identity,
     /// When the credential expires; `None` for never.
     pub expires: Option<OffsetDateTime>,
+    /// What other tokens of the same issuer give; empty unless the credential is a JWT.
+    pub stronger: StrongerScopes,
+}
+
+/// The scopes of an issuer, each with its profile, from the weakest to the strongest.
+pub(crate) type ScopeProfiles = Arc<[(String, String)]>;
+
+/// The scopes that are stronger than those of a token.
+///
+/// Weaker ones are not among them: a client requests a scope in addition to those that it has, and the strongest one
+/// selects the profile.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StrongerScopes {
+    scopes: ScopeProfiles,
+    /// The number of scopes that are not stronger.
+    skipped: usize,
+}
+
+impl StrongerScopes {
+    pub(crate) const fn new(scopes: ScopeProfiles, skipped: usize) -> Self {
+        Self { scopes, skipped }
+    }
+
+    /// The weakest scope with such a profile.
+    pub fn weakest(&self, mut has_profile: impl FnMut(&str) -> bool) -> Option<&str> {
+        let mut stronger = self.scopes.iter().skip(self.skipped);
+        stronger.find(|(_, profile)| has_profile(profile)).map(|(scope, _)| scope.as_str())
+    }
 }

@@ -1,16 +1,20 @@
 //! The OAuth issuer, and the mapping of its claims to identities.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio::sync::Semaphore;
 use types::{AccountId, Principal};
 
+use crate::identity::ScopeProfiles;
 use crate::jwks_cache::{JwksCache, JwksSource, KeyLookupError};
 use crate::jwt::{JwtClaims, UnverifiedJwt};
 use crate::verified_tokens::{VerifiedToken, VerifiedTokenCache};
-use crate::{AuthConfigError, AuthError, Authentication, Identity, TokenHash, is_label};
+use crate::{
+    AuthConfigError, AuthError, Authentication, CredentialKind, Identity, StrongerScopes, TokenHash, is_label,
+};
 use http_client::HttpsUrl;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +38,8 @@ pub struct Issuer {
 #[derive(Debug)]
 pub(crate) struct JwtVerifier {
     issuer: Issuer,
+    /// Those of the issuer, shared with its verified tokens.
+    scopes: ScopeProfiles,
     keys: JwksCache,
     verified: VerifiedTokenCache,
     /// Limits concurrent signature checks. Any client can send tokens, and a check is a computation (some 50 µs for
@@ -45,7 +51,13 @@ impl JwtVerifier {
     pub(crate) fn new(issuer: Issuer) -> Result<Self, AuthConfigError> {
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let verifications = Semaphore::new((processors / 2).max(1));
-        Ok(Self { keys: JwksCache::new(&issuer.keys)?, issuer, verified: VerifiedTokenCache::default(), verifications })
+        Ok(Self {
+            keys: JwksCache::new(&issuer.keys)?,
+            scopes: issuer.scopes.as_slice().into(),
+            issuer,
+            verified: VerifiedTokenCache::default(),
+            verifications,
+        })
     }
 
     #[cfg(test)]
@@ -97,12 +109,13 @@ impl JwtVerifier {
         let (claims, key) = verified.map_err(|fault| self.invalid(fault))?;
         let Issuer { issuer, audience, .. } = &self.issuer;
         let valid_until = claims.check(issuer.as_str(), audience, now_s()).map_err(|fault| self.invalid(fault))?;
-        let accepted = VerifiedToken { identity: self.identity(&claims)?, key, valid_until };
+        let (identity, stronger) = self.identity(&claims)?;
+        let accepted = VerifiedToken { identity, stronger, key, valid_until };
         self.verified.insert(hash, accepted.clone());
         Ok(accepted.into_authentication())
     }
 
-    fn identity(&self, claims: &JwtClaims) -> Result<Identity, AuthError> {
+    fn identity(&self, claims: &JwtClaims) -> Result<(Identity, StrongerScopes), AuthError> {
         let Issuer { account_claim, account_prefix, .. } = &self.issuer;
         let account = claims.text(account_claim).filter(|account| !account.is_empty());
         let account = account.and_then(|account| AccountId::new(format!("{account_prefix}{account}")));
@@ -112,14 +125,15 @@ impl JwtVerifier {
             AuthError::Invalid { description, log: Some(log), scopes: self.requested_scopes() }
         })?;
         let granted: Vec<&str> = claims.scopes().collect();
-        let mut given = self.issuer.scopes.iter().rev();
-        let Some((_, profile)) = given.find(|(scope, _)| granted.contains(&scope.as_str())) else {
+        let mut given = self.scopes.iter().enumerate().rev();
+        let Some((strongest, (_, profile))) = given.find(|(_, (scope, _))| granted.contains(&scope.as_str())) else {
             return Err(AuthError::InsufficientScope { needed: self.requested_scopes(), account: account_id });
         };
         let label = self.issuer.label_claim.as_deref().and_then(|claim| claims.text(claim));
         let actor = label.filter(|label| is_label(label)).map(ToOwned::to_owned);
         let principal = Principal { account_id, actor, ..Principal::default() };
-        Ok(Identity { principal, profile: profile.clone(), databases: None, credential: "jwt" })
+        let identity = Identity { principal, profile: profile.clone(), databases: None, credential: CredentialKind::Jwt };
+        Ok((identity, StrongerScopes::new(Arc::clone(&self.scopes), strongest + 1)))
     }
 
     fn invalid(&self, fault: &str) -> AuthError {
@@ -131,7 +145,7 @@ impl VerifiedToken {
     fn into_authentication(self) -> Authentication {
         // A time that no clock reaches is treated as never.
         let expires = OffsetDateTime::from_unix_timestamp(self.valid_until.ceil() as i64).ok();
-        Authentication { identity: self.identity, expires }
+        Authentication { identity: self.identity, expires, stronger: self.stronger }
     }
 }
 

@@ -30,7 +30,7 @@ pub use authenticator::Authenticator;
 pub use bearer::{BearerToken, RandomnessError, TokenError, TokenHash, TokenHashError, generate_token, hash_token};
 pub use challenge::AuthError;
 pub use error::AuthConfigError;
-pub use identity::{Authentication, Identity, LABEL_RULE, is_label};
+pub use identity::{Authentication, CredentialKind, Identity, LABEL_RULE, StrongerScopes, is_label};
 pub use issuer::Issuer;
 pub use jwk::JwksError;
 pub use jwks_cache::JwksSource;

@@ -4,11 +4,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::jwk::{Jwks, PublicKey};
-use crate::{Identity, TokenHash};
+use crate::{Identity, StrongerScopes, TokenHash};
 
 #[derive(Debug, Clone)]
 pub(crate) struct VerifiedToken {
     pub(crate) identity: Identity,
+    pub(crate) stronger: StrongerScopes,
     /// The key that signed it.
     pub(crate) key: Arc<PublicKey>,
     /// The end of its validity, in seconds since 1970.

@@ -10,6 +10,7 @@
 //! identity       bearer token or JWT                                    `state`, crates `auth`, `http-server`
 //! quota          rate, memory, streams, sessions, reads of the account  `quota`
 //! message        content type, size, time, one strict parser            `body`
+//! scope          the scope for the called tool                          `scope_check`
 //! transport      /mcp       `streamable`, over rmcp (`active_backend`) or `direct_call`; `sessions`, `session_ids`
 //!                /sse, /message                                         `sse`, `sse_sessions`
 //!                event streams end with their credential                `streams`
@@ -35,6 +36,7 @@ mod rejection_log;
 mod request_context;
 mod response_body;
 mod router;
+mod scope_check;
 mod session_ids;
 mod sessions;
 mod sse;

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use auth::Identity;
+use auth::{CredentialKind, Identity};
 use mcp::StateCodec;
 use rmcp::model::{
     ClientCapabilities, ElicitationCapability, Implementation, InitializeRequestParams, ProtocolVersion, SealOptions,
@@ -110,11 +110,18 @@ impl SessionIdCodec {
     }
 }
 
-/// The identity that an id is bound to: account, profile and label. None of them may contain a NUL.
+/// The identity that an id is bound to: account, profile, label and databases. None of them may contain a NUL. The profile of a
+/// JWT is not part of it: a client that has requested another scope continues its session.
 fn associated_data(identity: &Identity) -> Vec<u8> {
-    let Identity { principal, profile, .. } = identity;
+    let Identity { principal, profile, databases, credential } = identity;
+    let profile = if *credential == CredentialKind::Jwt { "" } else { profile };
     let actor = principal.actor.as_deref().unwrap_or_default().replace('\0', "");
-    format!("countersign session\0{}\0{profile}\0{actor}", principal.account_id.as_str()).into_bytes()
+    let mut data = format!("countersign session\0{}\0{profile}\0{actor}", principal.account_id.as_str());
+    for database in databases.iter().flatten() {
+        data.push('\0');
+        data.push_str(database.as_str());
+    }
+    data.into_bytes()
 }
 
 /// The store from which rmcp resumes sessions. Their ids contain everything, so nothing is stored.

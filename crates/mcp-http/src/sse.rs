@@ -90,6 +90,7 @@ pub(crate) async fn message(
     // From here on: an accepted message is answered even if the server is told to stop.
     pending.keep_alive(state.track_request());
     let RequestBody { message, in_flight_bytes, .. } = body::read(request, &client.account).await?;
+    state.check_scope(&client, &message)?;
     pending.keep_alive(in_flight_bytes);
     session.enqueue(message, pending).await?;
     Ok((StatusCode::ACCEPTED, "Accepted"))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use auth::{Authentication, Authenticator, Identity};
+use auth::{Authentication, Authenticator, CredentialKind, Identity, StrongerScopes};
 use http::{HeaderMap, HeaderValue};
 use http_server::{AttemptLimits, ConnectionLimits, TrustedProxies};
 use time::OffsetDateTime;
@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use tools::ProfileView;
 use tools::metrics::Metrics;
 use types::AccountId;
 
@@ -79,15 +80,20 @@ pub(crate) struct AuthenticatedClient {
     pub(crate) identity: Identity,
     /// When its credential expires.
     pub(crate) expires: Option<OffsetDateTime>,
+    pub(crate) stronger: StrongerScopes,
     pub(crate) account: Arc<AccountUsage>,
     pub(crate) active: Arc<ActiveBackend>,
 }
 
 impl AuthenticatedClient {
+    /// The tools of the client's profile.
+    pub(crate) fn tools(&self) -> ProfileView {
+        self.active.backend.registry.view(view(&self.identity))
+    }
+
     /// Whether the client has a tool of this name, and it only reads.
     pub(crate) fn has_reading_tool(&self, name: &str) -> bool {
-        let registry = self.active.backend.registry.view(view(&self.identity)).registry();
-        registry.info(name).is_some_and(|info| info.hints.read_only)
+        self.tools().registry().info(name).is_some_and(|info| info.hints.read_only)
     }
 }
 
@@ -187,7 +193,7 @@ impl AppState {
     }
 
     pub(crate) fn anonymous_authentication(&self) -> Authentication {
-        Authentication { identity: self.anonymous.clone(), expires: None }
+        Authentication { identity: self.anonymous.clone(), expires: None, stronger: StrongerScopes::default() }
     }
 
     /// Authenticates a request, counts it against the rate of its account, and waits for the backend.
@@ -196,10 +202,10 @@ impl AppState {
         caller: &ClientAddress,
         headers: &HeaderMap,
     ) -> Result<AuthenticatedClient, HttpError> {
-        let Authentication { identity, expires } = self.authenticate(caller, headers).await?;
+        let Authentication { identity, expires, stronger } = self.authenticate(caller, headers).await?;
         let account = self.accounts.get(&identity.principal.account_id);
         account.check_rate()?;
-        Ok(AuthenticatedClient { identity, expires, account, active: self.readiness.wait().await? })
+        Ok(AuthenticatedClient { identity, expires, stronger, account, active: self.readiness.wait().await? })
     }
 
     /// A token to hold until a request has been answered.
@@ -216,7 +222,7 @@ impl AppState {
         self.streams.cancel();
     }
 
-    fn metadata_url(&self) -> Option<String> {
+    pub(crate) fn metadata_url(&self) -> Option<String> {
         let url = self.public_url.as_ref()?;
         self.metadata().map(|_| format!("{url}{METADATA_PATH}/mcp"))
     }
@@ -236,10 +242,6 @@ pub fn resource_uri(public_url: &str) -> String {
 /// The identity of callers without credentials.
 #[must_use]
 pub fn anonymous_identity(account_id: AccountId, actor: Option<String>, profile: String) -> Identity {
-    Identity {
-        principal: types::Principal { account_id, actor, ..Default::default() },
-        profile,
-        databases: None,
-        credential: "none",
-    }
+    let principal = types::Principal { account_id, actor, ..Default::default() };
+    Identity { principal, profile, databases: None, credential: CredentialKind::None }
 }

@@ -122,6 +122,7 @@ async fn read_post(
 ) -> Result<PostedMessage, HttpError> {
     pending.keep_alive(state.track_request());
     let RequestBody { mut parts, bytes, message, in_flight_bytes } = body::read(request, &client.account).await?;
+    state.check_scope(client, &message)?;
     pending.keep_alive(in_flight_bytes);
     let (session, session_client) =
         named.filter(|_| !is_stateless(&message)).map(|session| (session.id, session.client)).unzip();
@@ -134,7 +135,8 @@ async fn read_post(
         _ => None,
     };
     let response = pending.scope().clone();
-    let transport = TransportContext { response, client: session_client.unwrap_or_default(), is_written_by_rmcp: true };
+    let client_info = session_client.unwrap_or_default();
+    let transport = TransportContext { response, client: client_info, is_written_by_rmcp: true, tools: None };
     let is_direct = |request: &ClientRequest| match session {
         None => is_direct(&parts.headers, request),
         Some(_) => is_direct_in_session(&parts.headers, request, |tool| client.has_reading_tool(tool)),
@@ -166,7 +168,9 @@ async fn read_post(
             _ => {}
         }
     }
-    parts.extensions.insert(transport);
+    // The session may have been opened with a token of another scope.
+    let tools = session.as_ref().map(|_| client.tools());
+    parts.extensions.insert(TransportContext { tools, ..transport });
     let request = Request::from_parts(parts, Full::new(bytes));
     Ok(PostedMessage::Forwarded(Box::new(ForwardedRequest { request, session, initialize })))
 }

@@ -29,7 +29,8 @@ impl AppState {
         pending.keep_alive((client.account.acquire_stream()?, self.metrics.http().stream()));
         let credentials = headers.get_all(header::AUTHORIZATION).iter();
         let credentials: HeaderMap = credentials.map(|value| (header::AUTHORIZATION, value.clone())).collect();
-        let authentication = Authentication { identity: client.identity.clone(), expires: client.expires };
+        let (identity, stronger) = (client.identity.clone(), client.stronger.clone());
+        let authentication = Authentication { identity, expires: client.expires, stronger };
         pending.end_when(Arc::clone(self).wait_until_invalid(credentials, authentication));
         Ok(())
     }

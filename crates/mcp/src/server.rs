@@ -122,6 +122,11 @@ impl McpServer {
         self.session.clone()
     }
 
+    /// The tools of a request.
+    fn registry(&self, transport: &TransportContext) -> Arc<Registry> {
+        transport.tools.as_ref().unwrap_or(&self.tools).registry()
+    }
+
     /// The client of a request. The request's own statements take precedence over those of the session.
     fn client_info(&self, context: &RequestContext<RoleServer>, transport: &TransportContext) -> ClientInfo {
         let client = context.client_info().map(|client| ClientInfo::new(&client.name, &client.version));
@@ -139,7 +144,7 @@ impl McpServer {
         params: CallToolRequestParams,
     ) -> Result<CallToolResponse, ErrorData> {
         // Read once, so that the call ends with the tools that it began with.
-        let registry = self.tools.registry();
+        let registry = self.registry(transport);
         let mode = Elicitation::mode(context);
         let decision = self.elicitation.decision(&params, &self.principal)?;
         let client = self.client_info(context, transport);
@@ -220,8 +225,8 @@ impl McpServer {
         context: &RequestContext<RoleServer>,
         read: impl AsyncFnOnce(&Registry) -> Result<T, ErrorData>,
     ) -> Result<T, ErrorData> {
-        let registry = self.tools.registry();
         let transport = TransportContext::of(context);
+        let registry = self.registry(&transport);
         let output = async {
             let output = read_limiter::run(self.reads.as_deref(), None, read(&registry)).await;
             output.map_err(|failure: Failure| ErrorData::new(SERVER_ERROR, failure.message, None))?.0
@@ -279,7 +284,7 @@ impl ServerHandler for McpServer {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let registry = self.tools.registry();
+        let registry = self.registry(&TransportContext::of(&context));
         let views = apps::is_supported(context.client_capabilities().as_ref());
         let tools = registry.infos().map(|info| encode_tool(info, self.content, views)).collect();
         Ok(ListToolsResult::with_all_items(tools))
@@ -291,7 +296,7 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let transport = TransportContext::of(&context);
-        let is_read = self.tools.registry().info(&params.name).is_some_and(|info| info.hints.read_only);
+        let is_read = self.registry(&transport).info(&params.name).is_some_and(|info| info.hints.read_only);
         tokio::select! {
             result = self.answer_call(&context, &transport, params) => {
                 self.completed_calls.send_modify(|count| *count += 1);
@@ -316,9 +321,9 @@ impl ServerHandler for McpServer {
     async fn list_resource_templates(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(resources::templates(&self.tools.registry()))
+        Ok(resources::templates(&self.registry(&TransportContext::of(&context))))
     }
 
     async fn read_resource(

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::request::Parts;
 use rmcp::service::{RequestContext, RoleServer};
 use tokio_util::sync::CancellationToken;
+use tools::ProfileView;
 use types::ClientInfo;
 
 /// The transport's side of one request. Requests of a transport that attaches nothing have the default.
@@ -17,6 +18,8 @@ pub struct TransportContext {
     /// Whether rmcp writes the result, which then must be complete when the handler returns. Our own transports call
     /// [`expand_message`](crate::expand_message) just before they write.
     pub is_written_by_rmcp: bool,
+    /// The tools that the credential of the request gives, if they may differ from those of the session.
+    pub tools: Option<ProfileView>,
 }
 
 impl TransportContext {

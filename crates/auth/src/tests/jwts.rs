@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::support::{
     AUDIENCE, ISSUER, Signer, claims, claims_with, encoded, header_of, identify, issuer, knowing, now, refused,
 };
-use crate::{AuthConfigError, AuthError, Authenticator, JwksSource};
+use crate::{AuthConfigError, AuthError, Authenticator, CredentialKind, JwksSource};
 
 #[tokio::test]
 async fn every_algorithm_with_a_public_key_counts() {
@@ -29,7 +29,7 @@ async fn every_algorithm_with_a_public_key_counts() {
         let identity = identify(&known, &signer.token(algorithm, "k1")).await.unwrap();
         assert_eq!(identity.principal.account_id.as_str(), "oauth:anna", "{algorithm}");
         assert_eq!(identity.principal.actor.as_deref(), Some("anna@example.com"));
-        assert_eq!((identity.profile.as_str(), identity.credential), ("write", "jwt"));
+        assert_eq!((identity.profile.as_str(), identity.credential), ("write", CredentialKind::Jwt));
 
         // One changed bit, at the end of each part.
         let token = signer.token(algorithm, "k1");

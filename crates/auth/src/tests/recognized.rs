@@ -9,7 +9,7 @@ use types::Principal;
 use super::support::{Answer, KeyServer, Signer, bearer, claims_with, header_of, identify, knowing, now};
 use crate::jwk::{Algorithm, Jwks};
 use crate::verified_tokens::{VerifiedToken, VerifiedTokenCache};
-use crate::{Authenticator, BearerToken, Identity, TokenHash, generate_token};
+use crate::{Authenticator, BearerToken, CredentialKind, Identity, StrongerScopes, TokenHash, generate_token};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -124,12 +124,13 @@ fn the_oldest_of_many_verified_tokens_are_forgotten() {
         principal: Principal { account_id: "a".parse().unwrap(), ..Principal::default() },
         profile: "write".to_owned(),
         databases: None,
-        credential: "jwt",
+        credential: CredentialKind::Jwt,
     };
     let tokens = VerifiedTokenCache::default();
     let hash = |number: usize| TokenHash::of(&number.to_string());
     for number in (0..=VerifiedTokenCache::CAPACITY).chain(1..10) {
-        let token = VerifiedToken { identity: identity.clone(), key: Arc::clone(&key), valid_until: 1.0 };
+        let stronger = StrongerScopes::default();
+        let token = VerifiedToken { identity: identity.clone(), stronger, key: Arc::clone(&key), valid_until: 1.0 };
         tokens.insert(hash(number), token);
     }
     assert!(tokens.get(hash(0), &keys, 0.0).is_none());

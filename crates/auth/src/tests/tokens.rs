@@ -6,7 +6,8 @@ use types::AccountId;
 
 use super::support::{Signer, bearer, identify, knowing, refused};
 use crate::{
-    AuthConfigError, AuthError, Authenticator, BearerToken, TokenError, TokenHash, generate_token, hash_token,
+    AuthConfigError, AuthError, Authenticator, BearerToken, CredentialKind, TokenError, TokenHash, generate_token,
+    hash_token,
 };
 
 fn token(secret: &str, account: &str) -> BearerToken {
@@ -27,7 +28,7 @@ async fn a_token_is_the_account_the_profile_and_the_label_of_its_table_and_no_ot
     let known = Authenticator::new(vec![token(mine.expose(), "mine"), yours], None).unwrap();
     let identity = identify(&known, mine.expose()).await.unwrap();
     assert_eq!((identity.principal.account_id.as_str(), identity.principal.actor.as_deref()), ("mine", Some("bot")));
-    assert_eq!((identity.profile.as_str(), identity.credential), ("write", "token"));
+    assert_eq!((identity.profile.as_str(), identity.credential), ("write", CredentialKind::Token));
     let identity = identify(&known, other.expose()).await.unwrap();
     assert_eq!((identity.principal.account_id.as_str(), identity.profile.as_str()), ("yours", "admin"));
     assert_eq!(identity.principal.actor, None);
