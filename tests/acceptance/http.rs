@@ -7,6 +7,7 @@ mod encrypted;
 mod ends;
 mod fleet;
 mod hostile;
+mod issuers;
 mod limits;
 mod load;
 mod outage;

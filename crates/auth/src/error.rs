@@ -18,7 +18,7 @@ pub enum AuthConfigError {
     /// `jwks_file` has no usable keys.
     #[error("the issuer's keys in {path} (jwks_file) cannot be used")]
     NoKeys { path: PathBuf, source: JwksError },
-    /// No certificate authority is available to verify the server of `jwks_url`.
-    #[error("the issuer's keys (jwks_url) cannot be fetched")]
+    /// No certificate authority is available to verify the issuer's server.
+    #[error("the issuer's keys cannot be fetched")]
     Roots(#[source] io::Error),
 }

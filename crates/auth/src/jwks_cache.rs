@@ -8,6 +8,7 @@ use http_client::{HttpClient, HttpsUrl};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::AuthConfigError;
+use crate::issuer_metadata::IssuerMetadata;
 use crate::jwk::{Algorithm, Jwks};
 
 /// The age after which keys are fetched again. They remain valid meanwhile.
@@ -31,6 +32,8 @@ pub enum JwksSource {
     File(PathBuf),
     /// A URL, fetched when keys are needed.
     Url(HttpsUrl),
+    /// The metadata of this issuer, which name the URL. Both are fetched when keys are needed.
+    Metadata(HttpsUrl),
 }
 
 #[derive(Debug)]
@@ -49,13 +52,14 @@ pub(crate) enum KeyLookupError {
 
 impl JwksCache {
     pub(crate) fn new(source: &JwksSource) -> Result<Self, AuthConfigError> {
-        match source {
-            JwksSource::File(path) => Ok(Self::Fixed(Arc::new(read_file(path)?))),
-            JwksSource::Url(url) => {
-                let client = HttpClient::new(url.clone()).map_err(AuthConfigError::Roots)?;
-                Ok(Self::RemoteJwks(Arc::new(RemoteJwks::new(client))))
+        let source = match source {
+            JwksSource::File(path) => return Ok(Self::Fixed(Arc::new(read_file(path)?))),
+            JwksSource::Url(url) => HttpClient::new(url.clone()).map(RemoteSource::Jwks),
+            JwksSource::Metadata(issuer) => {
+                IssuerMetadata::new(issuer.clone()).map(|metadata| RemoteSource::Metadata(Box::new(metadata)))
             }
-        }
+        };
+        Ok(Self::RemoteJwks(Arc::new(RemoteJwks::new(source.map_err(AuthConfigError::Roots)?))))
     }
 
     /// The key set, once it has a key for this header.
@@ -82,8 +86,30 @@ fn read_file(path: &Path) -> Result<Jwks, AuthConfigError> {
 }
 
 #[derive(Debug)]
+enum RemoteSource {
+    Jwks(HttpClient),
+    Metadata(Box<IssuerMetadata>),
+}
+
+impl RemoteSource {
+    /// Fetches the keys from their URL. The error is the reason why there are none.
+    async fn fetch(&self) -> Result<(HttpsUrl, Jwks), String> {
+        let client = match self {
+            Self::Jwks(client) => client.clone(),
+            Self::Metadata(metadata) => {
+                HttpClient::new(metadata.jwks_url().await?).map_err(|error| error.to_string())?
+            }
+        };
+        let url = client.url().clone();
+        let json = client.get(ACCEPT).await.map_err(|error| format!("{}: {error}", url.as_str()))?;
+        let keys = Jwks::parse(&json).map_err(|error| format!("{}: {error}", url.as_str()))?;
+        Ok((url, keys))
+    }
+}
+
+#[derive(Debug)]
 pub(crate) struct RemoteJwks {
-    client: HttpClient,
+    source: RemoteSource,
     clock: Clock,
     state: Mutex<State>,
     /// Held during a fetch, so that one runs at a time.
@@ -99,8 +125,8 @@ struct State {
 }
 
 impl RemoteJwks {
-    pub(crate) fn new(client: HttpClient) -> Self {
-        Self { client, clock: Clock::default(), state: Mutex::default(), refresh_lock: Arc::default() }
+    fn new(source: RemoteSource) -> Self {
+        Self { source, clock: Clock::default(), state: Mutex::default(), refresh_lock: Arc::default() }
     }
 
     async fn keys_for(self: &Arc<Self>, id: Option<&str>, algorithm: Algorithm) -> Result<Arc<Jwks>, KeyLookupError> {
@@ -141,18 +167,16 @@ impl RemoteJwks {
     }
 
     async fn refresh(self: Arc<Self>, refresh_lock: OwnedMutexGuard<()>) {
-        let found = self.client.get(ACCEPT).await.map_err(|error| error.to_string());
-        let found = found.and_then(|json| Jwks::parse(&json).map_err(|error| error.to_string()));
+        let found = self.source.fetch().await;
         let now = self.clock.now();
-        let url = self.client.url().as_str();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match found {
-            Ok(keys) => {
-                tracing::info!(url, keys = keys.len(), "the issuer's keys were fetched");
+            Ok((url, keys)) => {
+                tracing::info!(url = url.as_str(), keys = keys.len(), "the issuer's keys were fetched");
                 *state = State { keys: Some((Arc::new(keys), now)), last_attempt: Some((now, None)) };
             }
             Err(reason) => {
-                tracing::warn!(url, "the issuer's keys could not be fetched: {reason}");
+                tracing::warn!("the issuer's keys could not be fetched: {reason}");
                 state.last_attempt = Some((now, Some(reason)));
             }
         }

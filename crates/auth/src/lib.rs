@@ -7,7 +7,7 @@
 //! request     `authenticator` reads the header
 //! token       `bearer`, by its hash
 //! JWT         `jwt` parses and verifies it, `verified_tokens` caches that it is valid
-//! keys        `jwks_cache` fetches them, `jwk` has their algorithms
+//! keys        `jwks_cache` fetches them, `issuer_metadata` finds their URL, `jwk` has their algorithms
 //! identity    `issuer` maps claims to an `identity`; or `challenge`, the answer to a request without one
 //! sign-in     `oidc`, of people
 //! settings    `error`: what is wrong with the configuration
@@ -20,6 +20,7 @@ mod challenge;
 mod error;
 mod identity;
 mod issuer;
+mod issuer_metadata;
 mod jwk;
 mod jwks_cache;
 mod jwt;

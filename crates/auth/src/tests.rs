@@ -1,5 +1,6 @@
 //! Credentials that must be accepted or rejected, with real keys and a real HTTP server for the issuer's keys.
 
+mod discovery;
 mod jwts;
 mod lookups;
 mod recognized;

@@ -1,5 +1,6 @@
 //! An issuer of JWTs: signs tokens, and serves its keys on this machine.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -56,24 +57,31 @@ impl SigningKey {
     }
 }
 
-/// The server of an issuer's keys. It ends with the test.
+/// The server of an issuer's keys and metadata. It ends with the test.
 #[derive(Debug)]
 pub struct KeyServer {
     keys: Arc<Mutex<Value>>,
+    issuer: String,
     url: String,
 }
 
 impl KeyServer {
     /// Starts the server on a free port with these keys.
     pub async fn start(keys: &[&SigningKey]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}/keys", listener.local_addr().expect("its number"));
-        let server = Self { keys: Arc::default(), url };
+        Self::start_at("127.0.0.1:0".parse().expect("an address"), keys).await
+    }
+
+    /// Starts the server at this address with these keys.
+    pub async fn start_at(address: SocketAddr, keys: &[&SigningKey]) -> Self {
+        let listener = TcpListener::bind(address).await.expect("a port");
+        let issuer = format!("http://{}", listener.local_addr().expect("its number"));
+        let server = Self { keys: Arc::default(), url: format!("{issuer}/keys"), issuer };
         server.set_keys(keys);
         let keys = Arc::clone(&server.keys);
+        let metadata = json!({"issuer": server.issuer, "jwks_uri": server.url}).to_string();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, Arc::clone(&keys)));
+                tokio::spawn(answer(stream, Arc::clone(&keys), metadata.clone()));
             }
         });
         server
@@ -85,19 +93,27 @@ impl KeyServer {
         *self.keys.lock().expect("nobody panics here") = json!({"keys": keys});
     }
 
+    /// The issuer whose metadata name the keys.
+    pub fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
     pub fn url(&self) -> &str {
         &self.url
     }
 }
 
-async fn answer(mut stream: TcpStream, keys: Arc<Mutex<Value>>) {
+async fn answer(mut stream: TcpStream, keys: Arc<Mutex<Value>>, metadata: String) {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
         if stream.read_buf(&mut request).await.unwrap_or(0) == 0 {
             return;
         }
     }
-    let body = keys.lock().expect("nobody panics here").to_string();
+    let body = match request.starts_with(b"GET /.well-known/oauth-authorization-server ") {
+        true => metadata,
+        false => keys.lock().expect("nobody panics here").to_string(),
+    };
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
     let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     // The client may have disconnected.

@@ -4,10 +4,7 @@ use http_client::HttpsUrl;
 use serde::Deserialize;
 
 use super::OidcError;
-
-pub(super) fn document_url(issuer: &HttpsUrl) -> String {
-    format!("{}/.well-known/openid-configuration", issuer.as_str().trim_end_matches('/'))
-}
+use crate::issuer_metadata::{check_issuer, endpoint};
 
 /// The parts of the discovery document that are used.
 #[derive(Debug)]
@@ -38,11 +35,7 @@ impl ProviderMetadata {
         let document: Document = serde_json::from_slice(json)
             .map_err(|error| OidcError::Unavailable(format!("its discovery document is not valid: {error}")))?;
         let misfit = |reason: String| Err(OidcError::Configuration(reason));
-        // With the document of another issuer, that issuer's tokens would be accepted.
-        if document.issuer != issuer.as_str() {
-            let named = types::quoted(&document.issuer);
-            return misfit(format!("the document at {} is of the issuer {named}", document_url(issuer)));
-        }
+        check_issuer(issuer, &document.issuer).map_err(OidcError::Configuration)?;
         let lacks = |list: &Option<Vec<String>>, wanted: &str| {
             list.as_ref().is_some_and(|list| !list.iter().any(|one| one == wanted))
         };
@@ -60,18 +53,7 @@ impl ProviderMetadata {
                 "the provider does not take a client_secret_basic (token_endpoint_auth_methods_supported)".to_owned(),
             );
         }
-        let url = |name: &str, text: &str| {
-            text.parse::<HttpsUrl>()
-                .map_err(|error| OidcError::Configuration(format!("{name} of the provider: {error}")))
-        };
-        // A remote provider must not name URLs of this machine.
-        let url = |name: &str, text: &str| {
-            let url = url(name, text)?;
-            let is_allowed = url.is_https() || !issuer.is_https();
-            is_allowed
-                .then_some(url)
-                .ok_or_else(|| OidcError::Configuration(format!("{name} of the provider is not https")))
-        };
+        let url = |name: &str, text: &str| endpoint(issuer, name, text).map_err(OidcError::Configuration);
         Ok(Self {
             authorization_endpoint: url("authorization_endpoint", &document.authorization_endpoint)?,
             token_endpoint: url("token_endpoint", &document.token_endpoint)?,
@@ -127,16 +109,5 @@ mod tests {
         }
         let public = document("token_endpoint_auth_methods_supported", json!(["client_secret_post"]));
         assert!(ProviderMetadata::parse(&public, &issuer, false).is_ok());
-    }
-
-    #[test]
-    fn the_document_is_below_the_issuer() {
-        for (issuer, url) in [
-            ("https://a.example.com", "https://a.example.com/.well-known/openid-configuration"),
-            ("https://a.example.com/", "https://a.example.com/.well-known/openid-configuration"),
-            ("https://a.example.com/realms/x", "https://a.example.com/realms/x/.well-known/openid-configuration"),
-        ] {
-            assert_eq!(document_url(&issuer.parse().unwrap()), url);
-        }
     }
 }

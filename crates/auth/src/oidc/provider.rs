@@ -14,9 +14,10 @@ use time::OffsetDateTime;
 use tokio::sync::Mutex;
 use types::Secret;
 
-use super::discovery::{ProviderMetadata, document_url};
+use super::discovery::ProviderMetadata;
 use super::id_token::{Expected, IdToken};
 use super::{AuthorizationResponse, OidcError, SignInSecrets};
+use crate::issuer_metadata::openid_url;
 use crate::jwks_cache::{JwksCache, JwksSource, KeyLookupError};
 use crate::jwt::UnverifiedJwt;
 
@@ -96,7 +97,7 @@ impl OidcProvider {
         if issuer.contains('?') {
             return Err(OidcError::Configuration(format!("the issuer {issuer} has a query")));
         }
-        let url = parsed(&document_url(&client.issuer))?;
+        let url = parsed(&openid_url(&client.issuer))?;
         Ok(Self { discovery: http_client(url)?, client, state: Mutex::default() })
     }
 

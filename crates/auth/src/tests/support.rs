@@ -1,5 +1,6 @@
 //! A test issuer: its keys, its tokens, and the HTTP server of its keys.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 
@@ -178,6 +179,10 @@ pub(super) enum Answer {
 pub(super) struct KeyServer {
     answer: Arc<Mutex<Answer>>,
     asked: Arc<watch::Sender<usize>>,
+    /// The documents besides the keys, by path, each with its status.
+    documents: Arc<Mutex<HashMap<String, (u16, String)>>>,
+    /// The paths that were requested besides that of the keys.
+    paths: Arc<Mutex<Vec<String>>>,
     address: SocketAddr,
 }
 
@@ -187,6 +192,8 @@ impl KeyServer {
         let server = Self {
             answer: Arc::new(Mutex::new(answer)),
             asked: Arc::new(watch::channel(0).0),
+            documents: Arc::default(),
+            paths: Arc::default(),
             address: listener.local_addr().unwrap(),
         };
         tokio::spawn(server.clone().accept(listener));
@@ -205,7 +212,13 @@ impl KeyServer {
     }
 
     async fn serve(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-        assert_eq!(request.uri().path(), "/keys");
+        let path = request.uri().path();
+        if path != "/keys" {
+            self.paths.lock().unwrap().push(path.to_owned());
+            let document = self.documents.lock().unwrap().get(path).cloned();
+            let (status, body) = document.unwrap_or((404, String::new()));
+            return Ok(Response::builder().status(status).body(Full::new(body.into())).unwrap());
+        }
         self.asked.send_modify(|asked| *asked += 1);
         let answer = self.answer.lock().unwrap().clone();
         let keys = |keys: Vec<Value>| Bytes::from(json!({"keys": keys}).to_string());
@@ -232,6 +245,16 @@ impl KeyServer {
     pub(super) fn authenticator(&self) -> Authenticator {
         let source = JwksSource::Url(self.url().parse().unwrap());
         Authenticator::new(Vec::new(), Some(issuer(source))).unwrap()
+    }
+
+    /// Serves a document at this path from now on.
+    pub(super) fn publish(&self, path: &str, status: u16, body: &str) {
+        self.documents.lock().unwrap().insert(path.to_owned(), (status, body.to_owned()));
+    }
+
+    /// The paths that were requested besides that of the keys, since the last call.
+    pub(super) fn paths(&self) -> Vec<String> {
+        std::mem::take(&mut self.paths.lock().unwrap())
     }
 
     pub(super) fn answers(&self, answer: Answer) {

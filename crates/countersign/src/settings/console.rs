@@ -182,7 +182,7 @@ impl<'s> Reader<'s> {
         })
     }
 
-    fn issuer(&mut self, text: &Spanned<String>) -> Option<HttpsUrl> {
+    pub(super) fn issuer(&mut self, text: &Spanned<String>) -> Option<HttpsUrl> {
         if text.get_ref().contains('?') {
             self.mistake(text.span(), "issuer: an issuer has no query");
             return None;

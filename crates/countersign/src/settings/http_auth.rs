@@ -169,8 +169,8 @@ impl<'s> Reader<'s> {
             self.mistake(prefix.span(), "account_prefix: no account can begin with it");
         }
         let request_scopes = self.request_scopes(keys.request_scopes, &scopes);
-        let issuer = keys.issuer.and_then(|issuer| self.web_url("issuer", &issuer));
-        let source = self.key_source(keys.jwks_url, keys.jwks_file, was_read.then_some(start), folder);
+        let issuer = keys.issuer.and_then(|issuer| self.issuer(&issuer));
+        let source = self.key_source(keys.jwks_url, keys.jwks_file, issuer.as_ref(), folder);
         let text =
             |given: Option<Spanned<String>>, usual: &str| given.map_or_else(|| usual.to_owned(), Spanned::into_inner);
         let issuer = Issuer {
@@ -225,13 +225,12 @@ impl<'s> Reader<'s> {
         given.into_iter().map(Spanned::into_inner).collect()
     }
 
-    /// Requires exactly one of the two keys. `start` is the place for the error, which is reported only if both keys
-    /// could be read.
+    /// The source of the keys of this issuer: one of the two keys, or neither.
     fn key_source(
         &mut self,
         url: Option<Spanned<String>>,
         file: Option<Spanned<String>>,
-        start: Option<usize>,
+        issuer: Option<&HttpsUrl>,
         folder: &Path,
     ) -> Option<JwksSource> {
         match (url, file) {
@@ -241,15 +240,7 @@ impl<'s> Reader<'s> {
                 self.mistake(file.span(), "jwks_file: jwks_url is there as well: keep one of them");
                 None
             }
-            (None, None) => {
-                if let Some(start) = start {
-                    self.mistake(
-                        start..start,
-                        format!("{OAUTH}: the issuer's keys are missing: jwks_url or jwks_file"),
-                    );
-                }
-                None
-            }
+            (None, None) => issuer.cloned().map(JwksSource::Metadata),
         }
     }
 

@@ -44,7 +44,8 @@ pub(super) struct OAuthKeys {
     /// Expected claim aud. Default: public_url with /mcp, which is what clients ask the issuer for.
     #[schemars(with = "Option<String>")]
     pub(super) audience: Option<Spanned<String>>,
-    /// Address of the issuer's keys: https, or http on this machine. Fetched when needed, and every hour.
+    /// Address of the issuer's keys: https, or http on this machine. Fetched when needed, and every hour. Default: the
+    /// jwks_uri of the issuer's metadata (RFC 8414 or OpenID Connect).
     #[schemars(with = "Option<String>")]
     pub(super) jwks_url: Option<Spanned<String>>,
     /// Instead of jwks_url: file with the issuer's keys, read at the start and at SIGHUP.

@@ -65,7 +65,7 @@ fn oauth() -> Value {
     keys.insert("scopes".to_owned(), scopes);
     let oauth = table("The issuer whose JWTs are accepted over HTTP.", keys);
     let oauth = with(oauth, "required", json!(["issuer", "scopes"]));
-    with(oauth, "oneOf", json!([{"required": ["jwks_url"]}, {"required": ["jwks_file"]}]))
+    with(oauth, "not", json!({"required": ["jwks_url", "jwks_file"]}))
 }
 
 /// The keys of the file, of one of its tables (`http`, `console.oidc`), or of each table of a list.
