@@ -1,10 +1,12 @@
 //! Identifies the caller of a request from its `Authorization` header.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 
 use http::{HeaderMap, header};
-use serde_json::Value;
+use serde_json::{Value, json};
 use time::OffsetDateTime;
+use tokio::sync::Semaphore;
 use types::Principal;
 
 use crate::bearer::{self, BearerToken, TokenHash};
@@ -12,31 +14,37 @@ use crate::challenge::AuthError;
 use crate::error::AuthConfigError;
 use crate::identity::{Authentication, CredentialKind, Identity, StrongerScopes};
 use crate::issuer::{Issuer, JwtVerifier};
-use crate::jwt;
+use crate::jwt::{self, UnverifiedJwt};
 
-/// Authenticates requests. Immutable except for the issuer's keys: a changed configuration makes a new authenticator.
+/// Authenticates requests. Immutable except for the keys of issuers: a changed configuration makes a new authenticator.
 #[derive(Debug)]
 pub struct Authenticator {
     tokens: HashMap<TokenHash, BearerToken>,
-    pub(crate) issuer: Option<JwtVerifier>,
+    pub(crate) issuers: Vec<JwtVerifier>,
+    /// Limits concurrent signature checks. Any client can send tokens, and a check is a computation (some 50 µs for
+    /// RSA with 4096 bits). Half of the processors remain for callers with known tokens.
+    pub(crate) verifications: Semaphore,
 }
 
 impl Authenticator {
-    /// Creates an authenticator. Reads the issuer's keys if they are in a file, and makes no network request.
-    pub fn new(tokens: Vec<BearerToken>, issuer: Option<Issuer>) -> Result<Self, AuthConfigError> {
+    /// Creates an authenticator. Reads the keys of issuers that are in files, and makes no network request.
+    pub fn new(tokens: Vec<BearerToken>, issuers: Vec<Issuer>) -> Result<Self, AuthConfigError> {
         let mut known = HashMap::with_capacity(tokens.len());
         for token in tokens {
             if let Some(same) = known.insert(token.hash, token) {
                 return Err(AuthConfigError::SameToken(same.hash));
             }
         }
-        Ok(Self { tokens: known, issuer: issuer.map(JwtVerifier::new).transpose()? })
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let verifications = Semaphore::new((processors / 2).max(1));
+        let issuers = issuers.into_iter().map(JwtVerifier::new).collect::<Result<_, _>>()?;
+        Ok(Self { tokens: known, issuers, verifications })
     }
 
     /// Whether no credential is configured.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.tokens.is_empty() && self.issuer.is_none()
+        self.tokens.is_empty() && self.issuers.is_empty()
     }
 
     /// Whether the credentials may belong to more than one account.
@@ -44,7 +52,7 @@ impl Authenticator {
     pub fn has_multiple_accounts(&self) -> bool {
         let mut accounts = self.tokens.values().map(|token| &token.account);
         let first = accounts.next();
-        self.issuer.is_some() || accounts.any(|account| Some(account) != first)
+        !self.issuers.is_empty() || accounts.any(|account| Some(account) != first)
     }
 
     /// Authenticates a request without verifying a signature: by a configured token, or a JWT that was verified
@@ -53,7 +61,7 @@ impl Authenticator {
         let hash = TokenHash::of(self.bearer(headers).ok()?);
         match self.tokens.get(&hash) {
             Some(known) => self.identify_token(known).ok(),
-            None => self.issuer.as_ref()?.recognize(hash),
+            None => self.issuers.iter().find_map(|issuer| issuer.recognize(hash)),
         }
     }
 
@@ -70,17 +78,30 @@ impl Authenticator {
         if let Some(known) = self.tokens.get(&hash) {
             return self.identify_token(known);
         }
-        match &self.issuer {
-            Some(issuer) if jwt::looks_like_jwt(token) => issuer.identify(token, hash).await,
-            _ => Err(self.invalid(UNKNOWN_TOKEN, None)),
+        if self.issuers.is_empty() || !jwt::looks_like_jwt(token) {
+            return Err(self.invalid(UNKNOWN_TOKEN, None));
+        }
+        let token = UnverifiedJwt::parse(token).map_err(|fault| self.invalid(fault, None))?;
+        match self.issuers.iter().find(|issuer| token.issuer() == Some(issuer.issuer())) {
+            Some(issuer) => issuer.identify(token, hash, &self.verifications).await,
+            None => Err(self.invalid("the token is not from an issuer of this server (iss)", None)),
         }
     }
 
-    /// The metadata that tells clients how to get a token for the resource at this URL (RFC 9728); `None` without an
-    /// issuer.
+    /// The metadata that tells clients how to get a token for the resource at this URL (RFC 9728, section 2); `None`
+    /// without an issuer.
     #[must_use]
     pub fn metadata(&self, resource: &str) -> Option<Value> {
-        self.issuer.as_ref().map(|issuer| issuer.metadata(resource))
+        let issuers: Vec<&str> = self.issuers.iter().map(JwtVerifier::issuer).collect();
+        (!issuers.is_empty()).then(|| {
+            json!({
+                "resource": resource,
+                "authorization_servers": issuers,
+                "scopes_supported": self.scopes(),
+                "bearer_methods_supported": ["header"],
+                "resource_name": "countersign",
+            })
+        })
     }
 
     fn identify_token(&self, token: &BearerToken) -> Result<Authentication, AuthError> {
@@ -121,8 +142,15 @@ impl Authenticator {
         AuthError::Invalid { description: description.to_owned(), log, scopes: self.scopes() }
     }
 
+    /// The scopes that clients are told to request, of whichever issuer.
     fn scopes(&self) -> Vec<String> {
-        self.issuer.as_ref().map(JwtVerifier::requested_scopes).unwrap_or_default()
+        let mut scopes = Vec::new();
+        for scope in self.issuers.iter().flat_map(JwtVerifier::requested_scopes) {
+            if !scopes.contains(scope) {
+                scopes.push(scope.clone());
+            }
+        }
+        scopes
     }
 }
 

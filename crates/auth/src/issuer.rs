@@ -1,9 +1,7 @@
-//! The OAuth issuer, and the mapping of its claims to identities.
+//! An OAuth issuer, and the mapping of its claims to identities.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio::sync::Semaphore;
 use types::{AccountId, Principal};
@@ -42,27 +40,16 @@ pub(crate) struct JwtVerifier {
     scopes: ScopeProfiles,
     keys: JwksCache,
     verified: VerifiedTokenCache,
-    /// Limits concurrent signature checks. Any client can send tokens, and a check is a computation (some 50 µs for
-    /// RSA with 4096 bits). Half of the processors remain for callers with known tokens.
-    verifications: Semaphore,
 }
 
 impl JwtVerifier {
     pub(crate) fn new(issuer: Issuer) -> Result<Self, AuthConfigError> {
-        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let verifications = Semaphore::new((processors / 2).max(1));
         Ok(Self {
             keys: JwksCache::new(&issuer.keys)?,
             scopes: issuer.scopes.as_slice().into(),
             issuer,
             verified: VerifiedTokenCache::default(),
-            verifications,
         })
-    }
-
-    #[cfg(test)]
-    pub(crate) const fn verifications(&self) -> &Semaphore {
-        &self.verifications
     }
 
     #[cfg(test)]
@@ -70,19 +57,12 @@ impl JwtVerifier {
         &self.keys
     }
 
-    pub(crate) fn requested_scopes(&self) -> Vec<String> {
-        self.issuer.request_scopes.clone()
+    pub(crate) fn issuer(&self) -> &str {
+        self.issuer.issuer.as_str()
     }
 
-    /// The metadata of RFC 9728, section 2.
-    pub(crate) fn metadata(&self, resource: &str) -> Value {
-        json!({
-            "resource": resource,
-            "authorization_servers": [self.issuer.issuer.as_str()],
-            "scopes_supported": self.issuer.request_scopes,
-            "bearer_methods_supported": ["header"],
-            "resource_name": "countersign",
-        })
+    pub(crate) fn requested_scopes(&self) -> &[String] {
+        &self.issuer.request_scopes
     }
 
     /// The result for a token with this hash that was verified before.
@@ -91,9 +71,15 @@ impl JwtVerifier {
         self.verified.get(hash, &keys, now_s()).map(VerifiedToken::into_authentication)
     }
 
-    pub(crate) async fn identify(&self, token: &str, hash: TokenHash) -> Result<Authentication, AuthError> {
-        let token = UnverifiedJwt::parse(token).map_err(|fault| self.invalid(fault))?;
-        let key_id = token.key_id.as_deref();
+    /// Authenticates a token that names this issuer. `verifications` limits concurrent signature checks.
+    pub(crate) async fn identify(
+        &self,
+        token: UnverifiedJwt<'_>,
+        hash: TokenHash,
+        verifications: &Semaphore,
+    ) -> Result<Authentication, AuthError> {
+        let key_id = token.key_id.clone();
+        let key_id = key_id.as_deref();
         let keys = match self.keys.keys_for(key_id, token.algorithm).await {
             Ok(keys) => keys,
             Err(KeyLookupError::Unknown) => {
@@ -103,8 +89,9 @@ impl JwtVerifier {
         };
         let verified = {
             // Waits in order of arrival. It fails only if the semaphore is closed, and no code closes it.
-            let _permit = self.verifications.acquire().await;
-            token.verify(&keys.candidates(key_id, token.algorithm))
+            let _permit = verifications.acquire().await;
+            let candidates = keys.candidates(key_id, token.algorithm);
+            token.verify(&candidates)
         };
         let (claims, key) = verified.map_err(|fault| self.invalid(fault))?;
         let Issuer { issuer, audience, .. } = &self.issuer;
@@ -122,12 +109,12 @@ impl JwtVerifier {
         let account_id = account.ok_or_else(|| {
             let log = format!("the token has no account: its claim {account_claim} is not a valid account id");
             let description = "the token names no account".to_owned();
-            AuthError::Invalid { description, log: Some(log), scopes: self.requested_scopes() }
+            AuthError::Invalid { description, log: Some(log), scopes: self.requested_scopes().to_vec() }
         })?;
         let granted: Vec<&str> = claims.scopes().collect();
         let mut given = self.scopes.iter().enumerate().rev();
         let Some((strongest, (_, profile))) = given.find(|(_, (scope, _))| granted.contains(&scope.as_str())) else {
-            return Err(AuthError::InsufficientScope { needed: self.requested_scopes(), account: account_id });
+            return Err(AuthError::InsufficientScope { needed: self.requested_scopes().to_vec(), account: account_id });
         };
         let label = self.issuer.label_claim.as_deref().and_then(|claim| claims.text(claim));
         let actor = label.filter(|label| is_label(label)).map(ToOwned::to_owned);
@@ -137,7 +124,7 @@ impl JwtVerifier {
     }
 
     fn invalid(&self, fault: &str) -> AuthError {
-        AuthError::Invalid { description: fault.to_owned(), log: None, scopes: self.requested_scopes() }
+        AuthError::Invalid { description: fault.to_owned(), log: None, scopes: self.requested_scopes().to_vec() }
     }
 }
 

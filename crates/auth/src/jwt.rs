@@ -12,13 +12,13 @@ use crate::jwk::{Algorithm, PublicKey};
 /// The tolerated difference between the issuer's clock and the server's, in seconds.
 pub(crate) const LEEWAY_S: f64 = 30.0;
 
-/// A JWT whose signature has not been verified. Only its header may be used, and only to find the key.
+/// A JWT whose signature has not been verified. Only its header and its issuer may be used, and only to find the key.
 pub(crate) struct UnverifiedJwt<'t> {
     pub(crate) algorithm: Algorithm,
     pub(crate) key_id: Option<String>,
     /// Header and claims, in the signed encoding.
     signed: &'t str,
-    claims: &'t str,
+    claims: JwtClaims,
     signature: Vec<u8>,
 }
 
@@ -56,17 +56,22 @@ impl<'t> UnverifiedJwt<'t> {
         }
         let algorithm = Algorithm::from_name(&header.alg)
             .ok_or("the token is signed with another algorithm than RS, PS, ES256, ES384 or EdDSA")?;
+        const NO_CLAIMS: JwtError = "the claims of the token are not a JSON object";
+        let claims = URL_SAFE_NO_PAD.decode(claims).map_err(|_| NO_CLAIMS)?;
+        let claims = JwtClaims::from_json(&claims).ok_or(NO_CLAIMS)?;
         Ok(Self { algorithm, key_id: header.kid, signed, claims, signature })
     }
 
+    /// The issuer that the token names.
+    pub(crate) fn issuer(&self) -> Option<&str> {
+        self.claims.text("iss")
+    }
+
     /// Returns the claims and the key that signed them, if the key is one of these.
-    pub(crate) fn verify(&self, keys: &[&Arc<PublicKey>]) -> Result<(JwtClaims, Arc<PublicKey>), JwtError> {
+    pub(crate) fn verify(self, keys: &[&Arc<PublicKey>]) -> Result<(JwtClaims, Arc<PublicKey>), JwtError> {
         let signed_by = |key: &&&Arc<PublicKey>| key.verify(self.algorithm, self.signed.as_bytes(), &self.signature);
         let key = keys.iter().find(signed_by).ok_or("the signature of the token is not valid")?;
-        const NO_CLAIMS: JwtError = "the claims of the token are not a JSON object";
-        let claims = URL_SAFE_NO_PAD.decode(self.claims).map_err(|_| NO_CLAIMS)?;
-        let claims = JwtClaims::from_json(&claims).ok_or(NO_CLAIMS)?;
-        Ok((claims, Arc::clone(key)))
+        Ok((self.claims, Arc::clone(key)))
     }
 }
 

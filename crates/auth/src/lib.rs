@@ -1,5 +1,5 @@
 //! The identity behind an `Authorization` header: bearer tokens that the configuration knows by their hashes, and
-//! JWTs of one OAuth issuer. [`Authenticator::identify`] is the entry point. It reads only the `Authorization` header:
+//! JWTs of OAuth issuers. [`Authenticator::identify`] is the entry point. It reads only the `Authorization` header:
 //! a token in a query string would be logged by every proxy. [`OidcProvider`] lets people sign in to the console; the
 //! same code verifies its ID tokens. This crate serves no HTTP and knows no MCP.
 //!

@@ -204,7 +204,8 @@ impl OidcProvider {
 
     async fn verify(&self, provider: &DiscoveredProvider, token: &str, nonce: &Secret) -> Result<IdToken, OidcError> {
         let token = UnverifiedJwt::parse(token).map_err(OidcError::IdToken)?;
-        let key_id = token.key_id.as_deref();
+        let key_id = token.key_id.clone();
+        let key_id = key_id.as_deref();
         let keys = match provider.keys.keys_for(key_id, token.algorithm).await {
             Ok(keys) => keys,
             Err(KeyLookupError::Unknown) => {
@@ -214,7 +215,8 @@ impl OidcProvider {
                 return Err(OidcError::Unavailable(format!("its keys: {reason}")));
             }
         };
-        let (claims, _) = token.verify(&keys.candidates(key_id, token.algorithm)).map_err(OidcError::IdToken)?;
+        let candidates = keys.candidates(key_id, token.algorithm);
+        let (claims, _) = token.verify(&candidates).map_err(OidcError::IdToken)?;
         let expected = Expected {
             issuer: self.client.issuer.as_str(),
             client_id: &self.client.client_id,

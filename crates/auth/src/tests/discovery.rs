@@ -26,7 +26,7 @@ impl Discovered {
         let url = server.url().replace("/keys", "/realms/x");
         let source = JwksSource::Metadata(url.parse().unwrap());
         let known =
-            Authenticator::new(Vec::new(), Some(Issuer { issuer: url.parse().unwrap(), ..issuer(source) })).unwrap();
+            Authenticator::new(Vec::new(), vec![Issuer { issuer: url.parse().unwrap(), ..issuer(source) }]).unwrap();
         Self { server, signer, known, issuer: url }
     }
 
@@ -119,7 +119,7 @@ async fn an_issuer_that_does_not_answer_is_asked_once_and_its_keys_stay() {
     let url = format!("http://{closed}");
     let source = JwksSource::Metadata(url.parse().unwrap());
     let known =
-        Authenticator::new(Vec::new(), Some(Issuer { issuer: url.parse().unwrap(), ..issuer(source) })).unwrap();
+        Authenticator::new(Vec::new(), vec![Issuer { issuer: url.parse().unwrap(), ..issuer(source) }]).unwrap();
     let token = it.signer.sign(&header_of("EdDSA", "k1"), &claims_with("iss", json!(url)));
     let refusal = identify(&known, &token).await.unwrap_err();
     let AuthError::Unavailable { reason } = &refusal else { panic!("{refusal:?}") };

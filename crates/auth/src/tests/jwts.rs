@@ -74,7 +74,7 @@ async fn the_key_says_which_algorithm_counts_and_never_the_token() {
     let oct = json!({"kty": "oct", "kid": "k1", "k": encoded("secret"), "alg": "HS256"});
     let path = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(path.path(), json!({"keys": [oct]}).to_string()).unwrap();
-    let error = Authenticator::new(Vec::new(), Some(issuer(JwksSource::File(path.path().to_owned())))).unwrap_err();
+    let error = Authenticator::new(Vec::new(), vec![issuer(JwksSource::File(path.path().to_owned()))]).unwrap_err();
     assert!(matches!(error, AuthConfigError::NoKeys { .. }), "{error:?}");
     for (member, value) in [("use", json!("enc")), ("key_ops", json!(["encrypt"])), ("alg", json!("RS512"))] {
         let mut other = jwk.clone();
@@ -260,10 +260,10 @@ async fn keys_that_are_too_weak_or_broken_are_none_and_cost_the_others_nothing()
     ] {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        let error = Authenticator::new(Vec::new(), Some(issuer(JwksSource::File(file.path().to_owned())))).unwrap_err();
+        let error = Authenticator::new(Vec::new(), vec![issuer(JwksSource::File(file.path().to_owned()))]).unwrap_err();
         assert!(matches!(error, AuthConfigError::NoKeys { .. }), "{what}: {error:?}");
     }
-    let error = Authenticator::new(Vec::new(), Some(issuer(JwksSource::File("/nowhere".into())))).unwrap_err();
+    let error = Authenticator::new(Vec::new(), vec![issuer(JwksSource::File("/nowhere".into()))]).unwrap_err();
     assert!(error.to_string().contains("/nowhere (jwks_file) cannot be read"), "{error}");
 }
 
@@ -275,5 +275,5 @@ fn the_metadata_name_the_issuer_and_what_to_ask_it_for() {
         json!({"resource": AUDIENCE, "authorization_servers": [ISSUER], "scopes_supported": ["cs:read", "cs:write"],
             "bearer_methods_supported": ["header"], "resource_name": "countersign"})
     );
-    assert_eq!(Authenticator::new(Vec::new(), None).unwrap().metadata(AUDIENCE), None);
+    assert_eq!(Authenticator::new(Vec::new(), Vec::new()).unwrap().metadata(AUDIENCE), None);
 }

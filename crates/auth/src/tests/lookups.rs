@@ -17,7 +17,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 impl Authenticator {
     pub(super) fn remote(&self) -> Arc<RemoteJwks> {
-        match self.issuer.as_ref().unwrap().keys() {
+        match self.issuers[0].keys() {
             JwksCache::RemoteJwks(remote) => Arc::clone(remote),
             JwksCache::Fixed(_) => panic!("the keys stand in a file"),
         }
@@ -102,7 +102,7 @@ async fn a_server_that_hangs_costs_5_seconds_and_only_those_who_need_it() {
         label: None,
         expires: None,
     };
-    let known = Arc::new(Authenticator::new(vec![token], Some(issuer(source))).unwrap());
+    let known = Arc::new(Authenticator::new(vec![token], vec![issuer(source)]).unwrap());
     let started = tokio::time::Instant::now();
     let waiting: Vec<_> = (0..20)
         .map(|_| {
@@ -222,7 +222,7 @@ async fn an_unreachable_issuer_is_unavailable_and_tried_again_after_5_seconds() 
 
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let source = JwksSource::Url(format!("http://{closed}/keys").parse().unwrap());
-    let known = Authenticator::new(Vec::new(), Some(issuer(source))).unwrap();
+    let known = Authenticator::new(Vec::new(), vec![issuer(source)]).unwrap();
     let refusal = identify(&known, &token).await.unwrap_err();
     assert!(matches!(&refusal, AuthError::Unavailable { reason } if reason.contains("refused")), "{refusal:?}");
 }

@@ -90,7 +90,7 @@ async fn a_token_of_the_configuration_is_recognized_unless_it_has_expired() {
     };
     let past = time::OffsetDateTime::now_utc() - Duration::from_secs(1);
     let tokens = vec![table(good.expose(), None), table(old.expose(), Some(past))];
-    let known = Authenticator::new(tokens, None).unwrap();
+    let known = Authenticator::new(tokens, Vec::new()).unwrap();
     assert!(recognized(&known, good.expose()).is_some());
     assert_eq!(recognized(&known, old.expose()), None);
     assert_eq!(recognized(&known, "none-none-none-none-none-none-none"), None);
@@ -100,9 +100,8 @@ async fn a_token_of_the_configuration_is_recognized_unless_it_has_expired() {
 async fn signatures_are_verified_in_turn() {
     let signer = Signer::ed25519();
     let known = Arc::new(knowing(&[signer.jwk("k1")]));
-    let issuer = known.issuer.as_ref().unwrap();
-    let all = u32::try_from(issuer.verifications().available_permits()).unwrap();
-    let held = issuer.verifications().acquire_many(all).await.unwrap();
+    let all = u32::try_from(known.verifications.available_permits()).unwrap();
+    let held = known.verifications.acquire_many(all).await.unwrap();
     let token = signer.token("EdDSA", "k1");
     let verifying = tokio::spawn({
         let (known, token) = (Arc::clone(&known), token.clone());

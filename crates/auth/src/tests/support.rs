@@ -144,7 +144,7 @@ pub(super) fn issuer(keys: JwksSource) -> Issuer {
 pub(super) fn knowing(keys: &[Value]) -> Authenticator {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), json!({"keys": keys}).to_string()).unwrap();
-    Authenticator::new(Vec::new(), Some(issuer(JwksSource::File(file.path().to_owned())))).unwrap()
+    Authenticator::new(Vec::new(), vec![issuer(JwksSource::File(file.path().to_owned()))]).unwrap()
 }
 
 pub(super) fn bearer(token: &str) -> HeaderMap {
@@ -244,7 +244,7 @@ impl KeyServer {
 
     pub(super) fn authenticator(&self) -> Authenticator {
         let source = JwksSource::Url(self.url().parse().unwrap());
-        Authenticator::new(Vec::new(), Some(issuer(source))).unwrap()
+        Authenticator::new(Vec::new(), vec![issuer(source)]).unwrap()
     }
 
     /// Serves a document at this path from now on.

@@ -25,7 +25,7 @@ fn token(secret: &str, account: &str) -> BearerToken {
 async fn a_token_is_the_account_the_profile_and_the_label_of_its_table_and_no_others() {
     let (mine, other) = (generate_token().unwrap(), generate_token().unwrap());
     let yours = BearerToken { profile: "admin".to_owned(), label: None, ..token(other.expose(), "yours") };
-    let known = Authenticator::new(vec![token(mine.expose(), "mine"), yours], None).unwrap();
+    let known = Authenticator::new(vec![token(mine.expose(), "mine"), yours], Vec::new()).unwrap();
     let identity = identify(&known, mine.expose()).await.unwrap();
     assert_eq!((identity.principal.account_id.as_str(), identity.principal.actor.as_deref()), ("mine", Some("bot")));
     assert_eq!((identity.profile.as_str(), identity.credential), ("write", CredentialKind::Token));
@@ -47,7 +47,7 @@ async fn a_token_counts_until_it_expires_and_an_expired_one_is_told_from_an_unkn
     let at = |from_now| Some(OffsetDateTime::now_utc() + from_now);
     let past = BearerToken { expires: at(Duration::seconds(-1)), ..token("past-past-past-past-past-past-past", "a") };
     let future = BearerToken { expires: at(Duration::minutes(1)), ..token("next-next-next-next-next-next-next", "a") };
-    let known = Authenticator::new(vec![past, future], None).unwrap();
+    let known = Authenticator::new(vec![past, future], Vec::new()).unwrap();
     assert!(identify(&known, "next-next-next-next-next-next-next").await.is_ok());
     let expired = identify(&known, "past-past-past-past-past-past-past").await.unwrap_err();
     let unknown = identify(&known, "none-none-none-none-none-none-none").await.unwrap_err();
@@ -60,7 +60,7 @@ async fn a_token_counts_until_it_expires_and_an_expired_one_is_told_from_an_unkn
 #[tokio::test]
 async fn only_one_authorization_header_with_one_bearer_token_counts() {
     let secret = generate_token().unwrap();
-    let known = Authenticator::new(vec![token(secret.expose(), "a")], None).unwrap();
+    let known = Authenticator::new(vec![token(secret.expose(), "a")], Vec::new()).unwrap();
     let secret = secret.expose();
     assert_eq!(known.identify(&HeaderMap::new()).await, Err(AuthError::Missing { scopes: Vec::new() }));
     for right in [format!("Bearer {secret}"), format!("bearer {secret}"), format!("BEARER   {secret}")] {
@@ -100,10 +100,10 @@ async fn only_one_authorization_header_with_one_bearer_token_counts() {
 
 #[test]
 fn an_empty_authenticator_reports_it_and_a_token_has_one_principal() {
-    assert!(Authenticator::new(Vec::new(), None).unwrap().is_empty());
-    assert!(!Authenticator::new(vec![token("x", "a")], None).unwrap().is_empty());
+    assert!(Authenticator::new(Vec::new(), Vec::new()).unwrap().is_empty());
+    assert!(!Authenticator::new(vec![token("x", "a")], Vec::new()).unwrap().is_empty());
     assert!(!knowing(&[Signer::ed25519().jwk("1")]).is_empty());
-    let error = Authenticator::new(vec![token("x", "a"), token("x", "b")], None).unwrap_err();
+    let error = Authenticator::new(vec![token("x", "a"), token("x", "b")], Vec::new()).unwrap_err();
     assert!(matches!(error, AuthConfigError::SameToken(hash) if hash == TokenHash::of("x")));
 }
 

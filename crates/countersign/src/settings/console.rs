@@ -52,7 +52,7 @@ impl ConsoleSettings {
         oidc: Option<OidcConfig>,
         config: Option<&Path>,
         secrets: [&OidcSecretKeys; 2],
-        oauth: Option<&IssuerConfig>,
+        oauth: &[IssuerConfig],
     ) -> anyhow::Result<Self> {
         let keys = given.or(below);
         let names = SecretNames {
@@ -75,7 +75,7 @@ impl ConsoleSettings {
         let oidc = oidc.map(|mut config| {
             // Agents with tokens of this provider propose writes under accounts that are derived from the same
             // claims.
-            config.rules.accounts = oauth.and_then(|oauth| oauth.account_claims(&config.issuer));
+            config.rules.accounts = oauth.iter().find_map(|oauth| oauth.account_claims(&config.issuer));
             OidcSettings { config, client_secret: secret }
         });
         Ok(Self {

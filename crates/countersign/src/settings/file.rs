@@ -26,7 +26,7 @@ pub(crate) struct ConfigFile {
     pub(super) keys: Keys,
     pub(super) profiles: Vec<ProfileConfig>,
     pub(super) tokens: Vec<TokenConfig>,
-    pub(super) oauth: Option<IssuerConfig>,
+    pub(super) oauth: Vec<IssuerConfig>,
     pub(super) masks: MaskConfig,
     pub(super) oidc: Option<OidcConfig>,
     /// The databases; empty if the file has one, without a table.

@@ -1,4 +1,4 @@
-//! `[[tokens]]` and `[oauth]`: the credentials for HTTP.
+//! `[[tokens]]` and `[oauth]`, or `[[oauth]]`: the credentials for HTTP.
 
 use std::path::Path;
 
@@ -26,12 +26,15 @@ pub(super) struct TokenConfig {
     profile_at: Location,
 }
 
-/// The issuer of the file, except for what depends on the server's address.
+/// An issuer of the file, except for what depends on the server's address.
 #[derive(Debug, Clone)]
 pub(super) struct IssuerConfig {
     issuer: Issuer,
     /// The audience, if it is configured.
     audience: Option<String>,
+    at: Location,
+    prefix_at: Location,
+    is_prefix_configured: bool,
 }
 
 impl IssuerConfig {
@@ -39,6 +42,13 @@ impl IssuerConfig {
     pub(super) fn of_server(self, public_url: Option<&str>) -> Option<Issuer> {
         let audience = self.audience.or_else(|| public_url.map(mcp_http::resource_uri))?;
         Some(Issuer { audience, ..self.issuer })
+    }
+
+    /// Whether an account can be of both issuers, and the file does not say that it is meant.
+    fn may_share_accounts(&self, other: &Self) -> bool {
+        let (own, others) = (&self.issuer.account_prefix, &other.issuer.account_prefix);
+        let is_meant = own == others && self.is_prefix_configured && other.is_prefix_configured;
+        !is_meant && (own.starts_with(others.as_str()) || others.starts_with(own.as_str()))
     }
 
     /// The issuer, without its audience.
@@ -58,6 +68,26 @@ pub(super) fn mistakes<'p>(tokens: &[TokenConfig], profiles: impl Iterator<Item 
         let before = tokens.iter().take(index).find(|before| before.token.hash == own.token.hash);
         if let Some(before) = before {
             found.push(mistake(&own.at, format!("{TOKENS}: this token stands at {} already", before.at)));
+        }
+    }
+    found
+}
+
+/// The errors that can be found only when all issuers are known.
+fn issuer_mistakes(issuers: &[IssuerConfig]) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for (index, own) in issuers.iter().enumerate() {
+        let mut before = issuers.iter().take(index);
+        if let Some(same) = before.clone().find(|before| before.issuer.issuer == own.issuer.issuer) {
+            let message = format!("{OAUTH}: this issuer stands at {} already", same.at);
+            found.push(Diagnostic { at: own.at.clone(), tool: None, message });
+        } else if let Some(other) = before.find(|before| before.may_share_accounts(own)) {
+            let message = format!(
+                "account_prefix: an account of this issuer could be one of the issuer at {}: give each a prefix with which \
+                 no other one begins, or both the same one, if the same claim is the same person",
+                other.at
+            );
+            found.push(Diagnostic { at: own.prefix_at.clone(), tool: None, message });
         }
     }
     found
@@ -97,20 +127,28 @@ pub(super) fn read_file<'p>(
 impl<'s> Reader<'s> {
     pub(super) fn tokens(&mut self, top: &mut DeTable<'s>, databases: &[DatabaseTable]) -> Vec<TokenConfig> {
         let Some(value) = top.remove(TOKENS) else { return Vec::new() };
-        let span = value.span();
-        let DeValue::Array(entries) = value.into_inner() else {
-            self.mistake(span, format!("{TOKENS} is a list of tables, each written as [[{TOKENS}]]"));
+        let form = format!("{TOKENS} is a list of tables, each written as [[{TOKENS}]]");
+        if let DeValue::Table(_) = value.get_ref() {
+            self.mistake(value.span(), form);
             return Vec::new();
-        };
-        let mut tokens = Vec::new();
-        for entry in entries {
-            let span = entry.span();
-            match entry.into_inner() {
-                DeValue::Table(table) => tokens.extend(self.token(table, span.start, databases)),
-                _ => self.mistake(span, format!("{TOKENS} is a list of tables, each written as [[{TOKENS}]]")),
+        }
+        let tables = self.tables(value, &form);
+        tables.into_iter().filter_map(|(start, table)| self.token(table, start, databases)).collect()
+    }
+
+    /// The tables in a list of tables, or the one table, each with its place. `form` is the mistake of other values.
+    fn tables(&mut self, value: Spanned<DeValue<'s>>, form: &str) -> Vec<(usize, DeTable<'s>)> {
+        let span = value.span();
+        match value.into_inner() {
+            DeValue::Table(table) => vec![(span.start, table)],
+            DeValue::Array(entries) if entries.iter().all(|entry| matches!(entry.get_ref(), DeValue::Table(_))) => {
+                entries.into_iter().flat_map(|entry| self.tables(entry, form)).collect()
+            }
+            _ => {
+                self.mistake(span, form);
+                Vec::new()
             }
         }
-        tokens
     }
 
     fn token(&mut self, mut table: DeTable<'s>, start: usize, databases: &[DatabaseTable]) -> Option<TokenConfig> {
@@ -145,10 +183,25 @@ impl<'s> Reader<'s> {
         Some(TokenConfig { token, at, profile_at })
     }
 
-    /// The issuer, if the file has one. `profiles` are the names of the profiles in the file.
-    pub(super) fn oauth(&mut self, top: &mut DeTable<'s>, folder: &Path, profiles: &[String]) -> Option<IssuerConfig> {
-        let start = top.get(OAUTH)?.span().start;
-        let mut table = self.table(top, OAUTH);
+    /// The issuers of the file. `profiles` are the names of the profiles in the file.
+    pub(super) fn oauth(&mut self, top: &mut DeTable<'s>, folder: &Path, profiles: &[String]) -> Vec<IssuerConfig> {
+        let Some(value) = top.remove(OAUTH) else { return Vec::new() };
+        let form =
+            format!("{OAUTH} is a table, written as [{OAUTH}], or a list of tables, each written as [[{OAUTH}]]");
+        let tables = self.tables(value, &form);
+        let issuer = |(start, table)| self.issuer_config(table, start, folder, profiles);
+        let issuers: Vec<IssuerConfig> = tables.into_iter().filter_map(issuer).collect();
+        self.mistakes.extend(issuer_mistakes(&issuers));
+        issuers
+    }
+
+    fn issuer_config(
+        &mut self,
+        mut table: DeTable<'s>,
+        start: usize,
+        folder: &Path,
+        profiles: &[String],
+    ) -> Option<IssuerConfig> {
         let scopes = self.scopes(&mut table, start, profiles);
         let before = self.mistakes.len();
         let keys: OAuthKeys = self.group(&mut table);
@@ -169,6 +222,9 @@ impl<'s> Reader<'s> {
             self.mistake(prefix.span(), "account_prefix: no account can begin with it");
         }
         let request_scopes = self.request_scopes(keys.request_scopes, &scopes);
+        let at = self.source.locate(keys.issuer.as_ref().map_or(start, |issuer| issuer.span().start));
+        let prefix_at = self.source.locate(keys.account_prefix.as_ref().map_or(start, |prefix| prefix.span().start));
+        let is_prefix_configured = keys.account_prefix.is_some();
         let issuer = keys.issuer.and_then(|issuer| self.issuer(&issuer));
         let source = self.key_source(keys.jwks_url, keys.jwks_file, issuer.as_ref(), folder);
         let text =
@@ -183,7 +239,8 @@ impl<'s> Reader<'s> {
             scopes,
             request_scopes,
         };
-        Some(IssuerConfig { issuer, audience: keys.audience.map(Spanned::into_inner) })
+        let audience = keys.audience.map(Spanned::into_inner);
+        Some(IssuerConfig { issuer, audience, at, prefix_at, is_prefix_configured })
     }
 
     /// The profile of each scope, in the order of the file.

@@ -1,4 +1,4 @@
-//! The keys of `[[tokens]]` and `[oauth]`.
+//! The keys of `[[tokens]]` and `[oauth]`, or `[[oauth]]`.
 
 use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, Error};
@@ -34,7 +34,7 @@ pub(super) struct TokenKeys {
     pub(super) expires: Option<Expiry>,
 }
 
-/// The keys of the issuer, without the table of its scopes.
+/// The keys of an issuer, without the table of its scopes.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct OAuthKeys {
@@ -54,7 +54,8 @@ pub(super) struct OAuthKeys {
     /// Claim with the account. Default: sub.
     #[schemars(with = "Option<String>")]
     pub(super) account_claim: Option<Spanned<String>>,
-    /// Prefix of these accounts. Default: oauth:, so that no name at the issuer equals the account of a token.
+    /// Prefix of these accounts. Default: oauth:, so that no name at the issuer equals the account of a token. Of several
+    /// issuers each needs its own.
     #[schemars(with = "Option<String>")]
     pub(super) account_prefix: Option<Spanned<String>>,
     /// Claim with the label for the records.

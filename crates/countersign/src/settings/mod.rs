@@ -73,8 +73,8 @@ pub(crate) struct Settings {
     pub(crate) actor: Option<String>,
     /// The bearer tokens for HTTP, from the configuration file and `tokens_file`.
     pub(crate) tokens: Vec<BearerToken>,
-    /// The issuer whose JWTs are accepted over HTTP.
-    pub(crate) oauth: Option<Issuer>,
+    /// The issuers whose JWTs are accepted over HTTP.
+    pub(crate) oauth: Vec<Issuer>,
     pub(crate) content: Content,
     /// How long a call waits for the answer of its user.
     pub(crate) ask_timeout: Duration,
@@ -152,7 +152,7 @@ impl ConfigSources {
         let layers = [&self.given.server, &file.keys.server];
         let secrets = layers.map(|keys| &keys.oidc_secret);
         let console = layers.map(|keys| keys.console.clone());
-        let console = ConsoleSettings::new(console, file.oidc, config, secrets, file.oauth.as_ref())?;
+        let console = ConsoleSettings::new(console, file.oidc, config, secrets, &file.oauth)?;
         let keys = self.given.server.clone().or(file.keys.server);
         let open_secret_files = open_secret_files([
             ("secret_file of [notify]", &keys.notify.secret_file),
@@ -165,7 +165,7 @@ impl ConfigSources {
             None => file.tokens,
         };
         let public_url = http.public_url.clone().map(PublicUrl::into_text);
-        if http.listen.is_some() && file.oauth.is_some() && public_url.is_none() {
+        if http.listen.is_some() && !file.oauth.is_empty() && public_url.is_none() {
             bail!(
                 "[oauth] is configured and public_url is not, so clients could not learn where to get a token: set public_url in \
                  [http] (--http-public-url, COUNTERSIGN_HTTP_PUBLIC_URL) to the address that they know, such as \
@@ -181,7 +181,7 @@ impl ConfigSources {
             account: serve.account.unwrap_or_default(),
             actor: serve.actor,
             tokens: tokens.into_iter().map(|own| own.token).collect(),
-            oauth: file.oauth.and_then(|own| own.of_server(public_url.as_deref())),
+            oauth: file.oauth.into_iter().filter_map(|own| own.of_server(public_url.as_deref())).collect(),
             content: serve.content.unwrap_or_default(),
             ask_timeout: ask.ask_timeout_ms.map_or(DEFAULT_ASK_TIMEOUT, |time| time.duration()),
             notify: notify.settings()?,

@@ -63,9 +63,12 @@ fn oauth() -> Value {
     let scopes = json!({"description": description, "type": "object", "minProperties": 1,
         "additionalProperties": {"type": "string"}});
     keys.insert("scopes".to_owned(), scopes);
-    let oauth = table("The issuer whose JWTs are accepted over HTTP.", keys);
+    let oauth = table("The issuer whose JWTs are accepted over HTTP, or a list of several.", keys);
     let oauth = with(oauth, "required", json!(["issuer", "scopes"]));
-    with(oauth, "not", json!({"required": ["jwks_url", "jwks_file"]}))
+    let oauth = with(oauth, "not", json!({"type": "object", "required": ["jwks_url", "jwks_file"]}));
+    // One table, or a list of such tables.
+    let oauth = with(oauth, "type", json!(["object", "array"]));
+    with(oauth, "items", json!({"$ref": "#/properties/oauth", "type": "object"}))
 }
 
 /// The keys of the file, of one of its tables (`http`, `console.oidc`), or of each table of a list.
@@ -73,7 +76,7 @@ pub(super) fn names(table: Option<&str>) -> Vec<String> {
     let schema = schema();
     let mut path = table.into_iter().flat_map(|table| table.split('.'));
     let holder = path.try_fold(&schema, |holder, table| holder.get("properties")?.get(table));
-    let holder = holder.map(|holder| holder.get("items").unwrap_or(holder));
+    let holder = holder.map(|holder| if holder.get("properties").is_some() { holder } else { &holder["items"] });
     let properties = holder.and_then(|holder| holder.get("properties")).and_then(Value::as_object);
     properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()
 }

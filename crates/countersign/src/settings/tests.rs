@@ -209,7 +209,7 @@ fn the_example_in_the_documentation_is_read_and_has_every_key() {
     for example in [http, unsaid] {
         let settings = settings(&example);
         assert_eq!(settings.http.unwrap().public_url.as_deref(), Some("https://mcp.example.com"));
-        assert_eq!(settings.oauth.unwrap().audience, "https://mcp.example.com/mcp");
+        assert_eq!(settings.oauth[0].audience, "https://mcp.example.com/mcp");
     }
     let console = [console_keys::CONSOLE, console_keys::CONSOLE_OIDC];
     let tables = [keys::LIMITS, keys::HTTP, reads_keys::READS, http_auth_keys::TOKENS, http_auth_keys::OAUTH];
@@ -280,11 +280,11 @@ fn tokens_and_the_issuer_are_read() {
     let new_year = time::OffsetDateTime::from_unix_timestamp(1_798_761_600).unwrap();
     assert_eq!(tokens, [("team-a", "write", None, None), ("team-b", "support", Some("bot"), Some(new_year))]);
     assert_eq!(settings.tokens[0].hash, HASH.parse().unwrap());
-    let oauth = settings.oauth.as_ref().unwrap();
+    let oauth = &settings.oauth[0];
     assert_eq!(oauth.issuer.as_str(), "https://login.example.com/");
     assert_eq!((oauth.account_claim.as_str(), oauth.account_prefix.as_str()), ("sub", "oauth:"));
     assert_eq!(oauth.keys, auth::JwksSource::File("/etc/cs/jwks.json".into()));
-    let discovered = sources().merge(parse(&text.replace("jwks_file", "# ")).unwrap()).unwrap().oauth.unwrap();
+    let discovered = sources().merge(parse(&text.replace("jwks_file", "# ")).unwrap()).unwrap().oauth.remove(0);
     assert_eq!(discovered.keys, auth::JwksSource::Metadata(discovered.issuer));
     // The order of the file, whatever the alphabet says.
     assert_eq!(oauth.scopes, [("b".to_owned(), "readonly".to_owned()), ("a".to_owned(), "support".to_owned())]);
@@ -366,7 +366,10 @@ fn every_mistake_in_tokens_and_the_issuer_is_named_with_its_place() {
     assert!(parse("tokens = 3").unwrap_err().contains("each written as [[tokens]]"));
     assert!(parse("tokens = [3]").unwrap_err().contains("each written as [[tokens]]"));
     assert!(parse("[tokens]\nhash = \"x\"").unwrap_err().contains("each written as [[tokens]]"));
-    assert!(parse("oauth = 3").unwrap_err().contains("written as [oauth]"));
+    for oauth in ["oauth = 3", "oauth = [3]", "oauth = [[]]"] {
+        let said = parse(oauth).unwrap_err();
+        assert!(said.contains("written as [oauth], or a list of tables, each written as [[oauth]]"), "{said}");
+    }
     assert_eq!(
         parse("[profiles.Big]\naccess = [\"read\"]\n[[tokens]]\nhash = \"x\"\naccount = \"a\"\nprofile = \"Big\"\n")
             .unwrap_err()
@@ -413,4 +416,43 @@ fn an_issuer_without_an_address_for_clients_is_a_mistake_where_http_is_served() 
     assert!(merge(&format!("{listen}\npublic_url = \"https://b\"")).is_ok());
     // The same file for what is no server over HTTP, whose address may be a flag.
     assert!(merge("").is_ok());
+}
+
+#[test]
+fn several_issuers_are_read_and_share_accounts_only_if_the_file_says_so() {
+    let issuer = |url: &str, more: &str| {
+        format!(
+            "[[oauth]]\nissuer = \"https://{url}\"\njwks_file = \"k\"\naudience = \"me\"\nscopes = {{ a = \"write\" }}\n{more}"
+        )
+    };
+    let prefix = |prefix: &str| format!("account_prefix = \"{prefix}\"\n");
+    let both = settings(&[issuer("a", &prefix("a:")), issuer("b", &prefix("b:"))].concat()).oauth;
+    let read: Vec<_> = both.iter().map(|own| (own.issuer.as_str(), own.account_prefix.as_str())).collect();
+    assert_eq!(read, [("https://a", "a:"), ("https://b", "b:")]);
+    assert_eq!(settings(&issuer("a", "")).oauth[0].account_prefix, "oauth:");
+    // The same people.
+    assert!(parse(&[issuer("a", &prefix("x:")), issuer("b", &prefix("x:"))].concat()).is_ok());
+    for (first, second, place) in [
+        (String::new(), String::new(), "toml:6:1"),
+        (prefix("oauth:"), String::new(), "toml:7:1"),
+        (String::new(), prefix("oauth:"), "toml:11:18"),
+        (String::new(), prefix("oauth:b:"), "toml:11:18"),
+        (prefix("b:"), prefix(""), "toml:12:18"),
+        (prefix("ab"), prefix("abc"), "toml:12:18"),
+    ] {
+        let said = parse(&[issuer("a", &first), issuer("b", &second)].concat()).unwrap_err();
+        let expected = format!(
+            "{place}: account_prefix: an account of this issuer could be one of the issuer at /etc/cs/countersign.toml:2:10"
+        );
+        assert!(said.contains(&expected) && said.lines().count() == 1, "{expected} is missing in:\n{said}");
+    }
+    let said = parse(&[issuer("a", &prefix("a:")), issuer("a", &prefix("b:"))].concat()).unwrap_err();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("toml:8:10: oauth: this issuer stands at /etc/cs/countersign.toml:2:10 already"), "{said}");
+    // Each mistake of each of them, at its place.
+    let said = parse(&[issuer("a", "keys = 1\n"), issuer("b", "label_claim = 7\n")].concat()).unwrap_err();
+    assert!(
+        said.contains("toml:6:1: there is no key oauth.keys") && said.contains("toml:12:15: label_claim"),
+        "{said}"
+    );
 }

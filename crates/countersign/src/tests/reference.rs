@@ -107,7 +107,7 @@ fn capitalized(text: &str) -> String {
 fn keys(table: &Value, flags: Option<&HashMap<String, Arg>>, prefix: &str) -> String {
     let mut page = String::new();
     for (key, schema) in table["properties"].as_object().unwrap() {
-        if schema["type"] == "object" && schema.get("properties").is_some()
+        if schema.get("properties").is_some()
             || schema.get("patternProperties").is_some()
             || schema["items"].get("properties").is_some()
         {

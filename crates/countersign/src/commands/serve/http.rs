@@ -152,12 +152,12 @@ impl HttpFrontend {
 
 /// Some issuers always use one audience. So an audience other than the one that clients request is only a warning.
 fn warn_of_audience(settings: &Settings) {
-    let Some(issuer) = &settings.oauth else { return };
     let Some(url) = settings.http.as_ref().and_then(|options| options.public_url.as_deref()) else { return };
-    let (audience, resource) = (issuer.audience.as_str(), mcp_http::resource_uri(url));
-    if audience != resource {
+    let resource = mcp_http::resource_uri(url);
+    for issuer in settings.oauth.iter().filter(|issuer| issuer.audience != resource) {
         tracing::warn!(
-            audience,
+            issuer = issuer.issuer.as_str(),
+            audience = issuer.audience,
             resource,
             "clients ask the issuer for tokens for the resource, and those for the audience count: leave oauth.audience \
              out, unless the issuer gives this audience to all of its tokens"
