@@ -38,7 +38,8 @@ impl SigningKey {
         Self { pair: pair.expect("a key"), kid: kid.to_owned() }
     }
 
-    pub(crate) fn jwk(&self) -> Value {
+    /// The public key, as an issuer publishes it.
+    pub fn jwk(&self) -> Value {
         let point = self.pair.public_key().as_ref();
         let (x, y) = point[1..].split_at(point.len() / 2);
         json!({"kty": "EC", "crv": "P-256", "kid": self.kid, "x": encoded(x), "y": encoded(y)})

@@ -26,7 +26,8 @@ async fn a_server_finds_the_keys_of_its_issuer_as_soon_as_that_answers() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let issuer = format!("http://{address}");
     let config = format!(
-        "[http]\npublic_url = \"https://mcp.example.com\"\n[oauth]\nissuer = \"{issuer}\"\nscopes = {{ \"cs:write\" = \"write\" }}\n"
+        "[http]\npublic_url = \"https://mcp.example.com\"\n[oauth]\nissuer = \"{issuer}\"\n\
+         scopes = {{ \"cs:write\" = \"write\" }}\n"
     );
     let server = HttpServer::configured(&db, &folder, &config).await;
     let token = key.token(&claims_of(&issuer));
@@ -51,7 +52,8 @@ async fn the_same_subject_of_two_issuers_is_two_accounts_and_each_scope_is_of_it
     // The same key, so that nothing but the claim tells them apart.
     let table = |issuer: &KeyServer, prefix: &str, scope: &str| {
         format!(
-            "[[oauth]]\nissuer = \"{}\"\naccount_prefix = \"{prefix}\"\nscopes = {{ \"cs:read\" = \"readonly\", \"{scope}\" = \"write\" }}\n",
+            "[[oauth]]\nissuer = \"{}\"\naccount_prefix = \"{prefix}\"\n\
+             scopes = {{ \"cs:read\" = \"readonly\", \"{scope}\" = \"write\" }}\n",
             issuer.issuer()
         )
     };

@@ -83,8 +83,8 @@ fn issuer_mistakes(issuers: &[IssuerConfig]) -> Vec<Diagnostic> {
             found.push(Diagnostic { at: own.at.clone(), tool: None, message });
         } else if let Some(other) = before.find(|before| before.may_share_accounts(own)) {
             let message = format!(
-                "account_prefix: an account of this issuer could be one of the issuer at {}: give each a prefix with which \
-                 no other one begins, or both the same one, if the same claim is the same person",
+                "account_prefix: an account of this issuer could be one of the issuer at {}: give each a prefix with \
+                 which no other one begins, or both the same one, if the same claim is the same person",
                 other.at
             );
             found.push(Diagnostic { at: own.prefix_at.clone(), tool: None, message });

@@ -54,8 +54,8 @@ pub(super) struct OAuthKeys {
     /// Claim with the account. Default: sub.
     #[schemars(with = "Option<String>")]
     pub(super) account_claim: Option<Spanned<String>>,
-    /// Prefix of these accounts. Default: oauth:, so that no name at the issuer equals the account of a token. Of several
-    /// issuers each needs its own.
+    /// Prefix of these accounts. Default: oauth:, so that no name at the issuer equals the account of a token. Of
+    /// several issuers each needs its own.
     #[schemars(with = "Option<String>")]
     pub(super) account_prefix: Option<Spanned<String>>,
     /// Claim with the label for the records.

@@ -253,4 +253,6 @@ impl Settings {
 const DEFAULT_ASK_TIMEOUT: Duration = Duration::from_secs(120);
 
 #[cfg(test)]
+mod issuer_recipes;
+#[cfg(test)]
 mod tests;

@@ -422,7 +422,8 @@ fn an_issuer_without_an_address_for_clients_is_a_mistake_where_http_is_served() 
 fn several_issuers_are_read_and_share_accounts_only_if_the_file_says_so() {
     let issuer = |url: &str, more: &str| {
         format!(
-            "[[oauth]]\nissuer = \"https://{url}\"\njwks_file = \"k\"\naudience = \"me\"\nscopes = {{ a = \"write\" }}\n{more}"
+            "[[oauth]]\nissuer = \"https://{url}\"\njwks_file = \"k\"\naudience = \"me\"\n\
+             scopes = {{ a = \"write\" }}\n{more}"
         )
     };
     let prefix = |prefix: &str| format!("account_prefix = \"{prefix}\"\n");
@@ -442,7 +443,8 @@ fn several_issuers_are_read_and_share_accounts_only_if_the_file_says_so() {
     ] {
         let said = parse(&[issuer("a", &first), issuer("b", &second)].concat()).unwrap_err();
         let expected = format!(
-            "{place}: account_prefix: an account of this issuer could be one of the issuer at /etc/cs/countersign.toml:2:10"
+            "{place}: account_prefix: an account of this issuer could be one of the issuer at \
+             /etc/cs/countersign.toml:2:10"
         );
         assert!(said.contains(&expected) && said.lines().count() == 1, "{expected} is missing in:\n{said}");
     }
