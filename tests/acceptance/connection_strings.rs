@@ -16,14 +16,14 @@ use tokio::process::Command;
 use crate::samples::sample;
 
 /// A port that leads to PostgreSQL's socket, and tells how many have come by.
-struct Port {
+pub(crate) struct Port {
     address: SocketAddr,
     came: Arc<AtomicUsize>,
 }
 
 impl Port {
     /// `None` if the machine has no such address.
-    async fn on(address: &str, db: &Database) -> Option<Self> {
+    pub(crate) async fn on(address: &str, db: &Database) -> Option<Self> {
         let listener = TcpListener::bind((address, 0)).await.ok()?;
         let address = listener.local_addr().unwrap();
         let came = Arc::new(AtomicUsize::new(0));
@@ -39,11 +39,11 @@ impl Port {
         Some(Self { address, came })
     }
 
-    fn take(&self) -> usize {
+    pub(crate) fn take(&self) -> usize {
         self.came.swap(0, Ordering::SeqCst)
     }
 
-    fn number(&self) -> u16 {
+    pub(crate) fn number(&self) -> u16 {
         self.address.port()
     }
 }

@@ -82,6 +82,7 @@ mod sensitive;
 mod several_databases;
 mod shop;
 mod skips;
+mod ssh_tunnel;
 mod standby;
 mod startup;
 mod studio;

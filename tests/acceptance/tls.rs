@@ -9,7 +9,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa, KeyIdMethod,
     KeyPair, RevokedCertParams, date_time_ymd,
 };
-use testkit::{Server, countersign};
+use testkit::{External, Server, Sshd, countersign, run, skip_without};
 use tokio::process::Command;
 
 /// The certificate names the first one and [`NAME`]; the server listens on both. Each test has a pair of its own.
@@ -215,6 +215,40 @@ async fn each_sslmode_makes_all_checks_that_libpq_documents() {
         )
         .await;
     assert_eq!(rows[0], serde_json::json!({"ssl": true, "usename": "countersign_reader"}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(target_os = "linux"), ignore = "needs loopback addresses beyond 127.0.0.1")]
+async fn through_a_bastion_the_certificate_is_still_that_of_the_database() {
+    if skip_without(&[External::Sshd]) {
+        return;
+    }
+    const NAMED: &str = "127.0.0.85";
+    const UNNAMED: &str = "127.0.0.86";
+    let (guarded, bastion) = (Guarded::start((NAMED, UNNAMED)).await, Sshd::start().await);
+    let tls = format!("sslmode=verify-full&{}", guarded.named("sslrootcert", "root.pem"));
+    let port = guarded.cluster.port();
+    for (host, more, refusal) in [
+        (NAMED, "", None),
+        (NAME, "&hostaddr=127.0.0.86", None),
+        (UNNAMED, "", Some("not valid for name")),
+        ("other.countersign.test", "&hostaddr=127.0.0.86", Some("not valid for name")),
+    ] {
+        let url = format!("postgresql://postgres@{host}:{port}/postgres?{tls}{more}");
+        let mut command = Command::new(countersign());
+        bastion.apply(command.env("DATABASE_URL", url).arg("init"));
+        let output = run(&mut command).await;
+        assert_eq!(output.code == 0, refusal.is_none(), "{host}: {}", output.err);
+        assert!(output.err.contains(refusal.unwrap_or_default()), "{host}: {}", output.err);
+    }
+    // Between bastion and database, others may listen.
+    let url = format!("postgresql://clear:right@{NAMED}:{port}/postgres?sslmode=disable");
+    give(&guarded.cluster.data_dir(), "pg_hba.conf", &format!("host all clear 127.0.0.0/8 password\n{HBA}"));
+    guarded.cluster.restart().unwrap();
+    let mut command = Command::new(countersign());
+    bastion.apply(command.env("DATABASE_URL", url).arg("init"));
+    let output = run(&mut command).await;
+    assert!(output.code == 1 && output.err.contains("the connection is not encrypted"), "{}", output.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]

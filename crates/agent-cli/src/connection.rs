@@ -195,6 +195,11 @@ impl ConnectionFields {
         Ok(dsn.or(conninfo))
     }
 
+    /// Whether the fields lead to a server of their own.
+    fn names_host(&self) -> bool {
+        ["host", "dsn_secret", "conninfo_secret"].into_iter().any(|key| self.get(named(key)).is_some())
+    }
+
     /// Checks that there is at most one connection string, and that it is in the field for its kind. In another field
     /// it would be shown.
     ///
@@ -315,7 +320,11 @@ impl ConnectionLayers {
             layer.fields.check()?;
         }
         let conninfo = self.conninfo(&layers)?;
-        ConnectOptions::from_conninfo(&conninfo, &self.environment).map_err(|error| unusable(&error))
+        // The tunnel leads to the configured database, and not to another host.
+        let is_other = layers.iter().take(3).any(|layer| layer.fields.names_host());
+        let direct = is_other.then(|| self.environment.clone().with_ssh_tunnel(None));
+        let environment = direct.as_ref().unwrap_or(&self.environment);
+        ConnectOptions::from_conninfo(&conninfo, environment).map_err(|error| unusable(&error))
     }
 
     fn conninfo(&self, layers: &[Layer<'_>; 5]) -> Result<Conninfo, CliError> {

@@ -51,8 +51,8 @@ fn target(conninfo: &Conninfo, settings: &DatabaseSettings) -> Result<ConnectOpt
     Ok(ConnectOptions { password_command: settings.password_command.clone(), ..options })
 }
 
-fn environment(settings: &DatabaseSettings) -> ConnectEnvironment {
-    ConnectEnvironment::from_process(settings.connect_timeout)
+pub(crate) fn environment(settings: &DatabaseSettings) -> ConnectEnvironment {
+    ConnectEnvironment::from_process(settings.connect_timeout).with_ssh_tunnel(settings.ssh_tunnel.clone())
 }
 
 /// The connection string of the configured database for another login. It does not depend on this process's

@@ -40,6 +40,9 @@ use crate::commands::{
 use crate::settings::{ConfigSources, DatabaseSettings, OpenSecretFile, Settings};
 
 fn main() -> ExitCode {
+    if let Some(outcome) = ledger::guard_ssh(std::env::args_os().skip(1)) {
+        return outcome.unwrap_or_else(|error| failed(&anyhow::Error::new(error).context("ssh cannot be run")));
+    }
     malloc_tuning::keep_large_blocks_apart();
     if let Some((front_end, arguments)) = front_ends::front_end(std::env::args_os().skip(1)) {
         return front_ends::run(front_end, &arguments);

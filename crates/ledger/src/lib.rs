@@ -81,7 +81,7 @@ use std::time::Duration;
 use pg::WriterPool;
 pub use pg::{
     ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo, DEFAULT_CONNECT_TIMEOUT, PasswordCommand,
-    PipelineStatement as Statement, Pooler, PoolerReport, RowRetention, probe_pooler,
+    PipelineStatement as Statement, Pooler, PoolerReport, RowRetention, SshTunnel, guard_ssh, probe_pooler,
 };
 pub use read::{self, LEDGER_SCHEMA as SCHEMA};
 pub use setup::login_settings::LoginSetting;

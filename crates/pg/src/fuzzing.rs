@@ -5,7 +5,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 
 use crate::client::connect_options::{Address, Keepalive, TlsOptions};
-use crate::client::wire::{Connection, Endpoint, Event, MAX_MESSAGE_BYTES, Purpose, Socket};
+use crate::client::wire::{Connection, Endpoint, Event, MAX_MESSAGE_BYTES, Purpose, Socket, Transport};
 
 /// The maximum number of statements to send.
 const MAX_STATEMENTS: u8 = 16;
@@ -25,8 +25,9 @@ pub fn read_server_messages(mut bytes: &[u8]) {
             tls: TlsOptions::default(),
             keepalive: Keepalive::default(),
             requirepeer: None,
+            ssh_tunnel: None,
         };
-        let mut connection = Connection::new(Socket::Unix(ours), endpoint);
+        let mut connection = Connection::new(Socket::Plain(Transport::Unix(ours)), endpoint);
         let first = connection.next_statement();
         let mut sent = 1;
         while bytes.has_remaining() && sent < MAX_STATEMENTS {

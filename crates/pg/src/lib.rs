@@ -25,7 +25,7 @@ mod query;
 pub use client::connect_options::{
     Address, AuthMethod, AuthPolicy, ChannelBinding, ClientCertificate, ConnectEnvironment, ConnectOptions,
     ConnectOptionsError, Conninfo, DEFAULT_CONNECT_TIMEOUT, Keepalive, ParameterOrigins, PasswordCommand, Pooler,
-    RootCertificates, SslMode, TargetSessionAttrs, TlsOptions,
+    RootCertificates, SshTunnel, SslMode, TargetSessionAttrs, TlsOptions, guard_ssh,
 };
 pub use client::error::{ConnectError, Error, ServerError};
 pub use client::limits::TruncatedBy;

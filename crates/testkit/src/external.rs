@@ -22,6 +22,8 @@ pub enum External {
     Curl,
     HaProxy,
     PgBouncer,
+    /// The server of OpenSSH, whose package has the client, too.
+    Sshd,
     /// The command of systemd that checks unit files.
     SystemdAnalyze,
     /// The Go compiler, with the packages of Go's checksum database below [`GO_PACKAGES`].
@@ -42,10 +44,11 @@ pub enum External {
 }
 
 impl External {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Curl,
         Self::HaProxy,
         Self::PgBouncer,
+        Self::Sshd,
         Self::SystemdAnalyze,
         Self::Go,
         Self::Python,
@@ -63,6 +66,7 @@ impl External {
             Self::Curl => "COUNTERSIGN_TEST_CURL",
             Self::HaProxy => "COUNTERSIGN_TEST_HAPROXY",
             Self::PgBouncer => "COUNTERSIGN_TEST_PGBOUNCER",
+            Self::Sshd => "COUNTERSIGN_TEST_SSHD",
             Self::SystemdAnalyze => "COUNTERSIGN_TEST_SYSTEMD_ANALYZE",
             Self::Go => "COUNTERSIGN_TEST_GO",
             Self::Python => "COUNTERSIGN_TEST_PYTHON",
@@ -81,6 +85,7 @@ impl External {
             Self::Curl => "curl is not installed: apt-get install curl",
             Self::HaProxy => "HAProxy is not installed: apt-get install haproxy",
             Self::PgBouncer => "PgBouncer is not installed: apt-get install pgbouncer",
+            Self::Sshd => "OpenSSH's server is not installed: apt-get install openssh-server",
             Self::SystemdAnalyze => "systemd-analyze is not installed: apt-get install systemd",
             Self::Go => {
                 "Go or its packages are not installed: \
@@ -116,6 +121,7 @@ impl External {
             (None, Self::Curl) => program("curl"),
             (None, Self::HaProxy) => program("haproxy"),
             (None, Self::PgBouncer) => program("pgbouncer"),
+            (None, Self::Sshd) => program("sshd"),
             (None, Self::SystemdAnalyze) => program("systemd-analyze"),
             (None, Self::Go) => program("go"),
             (None, Self::Python | Self::Frameworks) => in_repository(".venv/bin/python"),
@@ -234,7 +240,7 @@ fn chromium() -> Option<PathBuf> {
 }
 
 /// A program on the `PATH`, or in the administrator's folders of Debian, which a user's `PATH` may lack.
-fn program(name: &str) -> Option<PathBuf> {
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/local/sbin", "/usr/sbin"].map(PathBuf::from));
     folders.map(|folder| folder.join(name)).find(|program| program.is_file())

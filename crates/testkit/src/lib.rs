@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! database    `cluster`: one for each test; `idle_connection` for statements; `standby`, a streaming one
-//! between     `proxy` loses connections, `pgbouncer` pools them; `fake_server` misbehaves as PostgreSQL never does
+//! between     `proxy` loses connections, `pgbouncer` pools them; `sshd` is a bastion; `fake_server` misbehaves as PostgreSQL never does
 //! server      `server`, with an MCP client; `http`, over HTTP; `raw_stdio`, with raw lines; `haproxy` before them
 //! identities  `issuer` of JWTs, `oidc_provider` for sign-in
 //! receivers   `receiver` of webhooks; `web_browser`: Chromium, driven by `tests/browser`
@@ -47,6 +47,7 @@ mod repository;
 mod server;
 mod small_disk;
 pub mod social;
+mod sshd;
 mod standby;
 mod web_browser;
 
@@ -66,12 +67,13 @@ pub use manifest::TestManifest;
 pub use mcp::{Client, ProtocolGeneration, UserAnswer};
 pub use oidc_provider::{OidcProvider, ProviderBehaviour};
 pub use pgbouncer::PgBouncer;
-pub use process::{ProcessMemory, send_signal};
+pub use process::{ProcessMemory, command_line, descendants, send_signal};
 pub use proxy::{ConnectionFault, FaultPoint, Proxy};
 pub use raw_stdio::RawStdioServer;
 pub use receiver::{ReceivedRequest, Reception, WebhookReceiver};
 pub use repository::repository;
 pub use server::{Server, arguments, countersign};
 pub use small_disk::SmallDisk;
+pub use sshd::Sshd;
 pub use standby::Standby;
 pub use web_browser::{Focused, Tab, WebBrowser};

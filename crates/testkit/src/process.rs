@@ -50,3 +50,28 @@ impl ProcessMemory {
         self.read("VmRSS").saturating_sub(self.idle_kib)
     }
 }
+
+/// The processes that a process has started, and those that they have started.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("Linux").filter_map(|entry| {
+        let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The second field is a name in parentheses, which may contain anything.
+        let parent: u32 = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+        Some((pid, parent))
+    });
+    let processes: Vec<(u32, u32)> = processes.collect();
+    let mut found = vec![pid];
+    let mut index = 0;
+    while let Some(parent) = found.get(index).copied() {
+        found.extend(processes.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        index += 1;
+    }
+    found.split_off(1)
+}
+
+/// The arguments of a running process, with spaces in between; `None` if it has ended.
+pub fn command_line(pid: u32) -> Option<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok().filter(|bytes| !bytes.is_empty())?;
+    Some(String::from_utf8_lossy(&bytes).replace('\0', " "))
+}

@@ -389,6 +389,7 @@ mod tests {
                 "pooler",
                 "password_command",
                 "password_lifetime_s",
+                "ssh_tunnel",
                 "connect_timeout_ms",
             ];
             assert_eq!(names, all, "{}", command.get_name());

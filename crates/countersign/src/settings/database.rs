@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use ledger::read::ReadLimits;
-use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, LedgerOptions, ModificationLimits, PasswordCommand, Pooler};
+use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, LedgerOptions, ModificationLimits, PasswordCommand, Pooler, SshTunnel};
 use tools::ExecuteSqlSettings;
 use types::{DatabaseLabel, DatabaseName, ReasonRule, Secret};
 
@@ -29,6 +29,8 @@ pub(crate) struct DatabaseSettings {
     pub(crate) pooler: Pooler,
     /// The program that prints the password of a connection string without one.
     pub(crate) password_command: Option<PasswordCommand>,
+    /// The tunnel to the databases for writing and for reading.
+    pub(crate) ssh_tunnel: Option<SshTunnel>,
     pub(crate) manifests: Vec<PathBuf>,
     pub(crate) masks: MaskConfig,
     pub(crate) allow_privileged_reader: bool,
@@ -109,6 +111,7 @@ impl DatabaseSettings {
             read,
             pooler: connection.pooler.unwrap_or_default().into(),
             password_command: connection.password_command.map(|arguments| PasswordCommand::new(arguments, lifetime)),
+            ssh_tunnel: connection.ssh_tunnel.map(SshTunnel::new).transpose()?,
             manifests: manifests.manifests.unwrap_or_default(),
             masks,
             allow_privileged_reader: served.allow_privileged_reader.unwrap_or_default(),

@@ -73,6 +73,9 @@ keys! {
         /// Default: 600.
         #[arg(long, env = "COUNTERSIGN_PASSWORD_LIFETIME_S", hide_short_help = true, value_name = "S")]
         password_lifetime_s: Seconds<0, 86_400>,
+        /// Destination of ssh through which the database is reached: user@bastion, or a name of ~/.ssh/config.
+        #[arg(long, env = "COUNTERSIGN_SSH_TUNNEL", hide_short_help = true, value_name = "DESTINATION")]
+        ssh_tunnel: String,
     }
 }
 

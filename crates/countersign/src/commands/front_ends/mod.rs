@@ -75,7 +75,7 @@ fn prepare(
     let principal = Principal { account_id: settings.account.clone(), actor: Some(actor), client };
     let executor = AuditRouter::new(audit, principal, database.ledger.clone());
     let invocation = Invocation { database: shared, ..invocation };
-    Ok((invocation, executor, ConnectEnvironment::from_process(database.connect_timeout)))
+    Ok((invocation, executor, connection::environment(database)))
 }
 
 fn audit(invocation: &Invocation, settings: &DatabaseSettings) -> Result<AuditMode, String> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::unistd::{Uid, User};
 
-use super::DEFAULT_CONNECT_TIMEOUT;
+use super::{DEFAULT_CONNECT_TIMEOUT, SshTunnel};
 
 /// The default folders of the server's socket: Debian, Red Hat and Alpine use the first, PostgreSQL itself the second.
 const SOCKET_FOLDERS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
@@ -20,6 +20,7 @@ pub struct ConnectEnvironment {
     os_user: Option<String>,
     socket_folders: Vec<PathBuf>,
     pub(super) connect_timeout: Duration,
+    pub(super) ssh_tunnel: Option<SshTunnel>,
 }
 
 impl ConnectEnvironment {
@@ -46,7 +47,14 @@ impl ConnectEnvironment {
             os_user: User::from_uid(Uid::effective()).ok().flatten().map(|user| user.name),
             socket_folders: SOCKET_FOLDERS.map(PathBuf::from).to_vec(),
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            ssh_tunnel: None,
         }
+    }
+
+    /// The environment of connections through this tunnel, or through none.
+    #[must_use]
+    pub fn with_ssh_tunnel(self, ssh_tunnel: Option<SshTunnel>) -> Self {
+        Self { ssh_tunnel, ..self }
     }
 
     /// The value of a `PG*` variable, unless it is unset or empty.
@@ -93,6 +101,7 @@ impl ConnectEnvironment {
             os_user: Some("me".to_owned()),
             socket_folders: socket_folders.iter().map(|folder| (*folder).to_owned()).collect(),
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            ssh_tunnel: None,
         }
     }
 }

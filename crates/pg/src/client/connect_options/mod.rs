@@ -3,7 +3,7 @@
 //!
 //! `conninfo` parses the text. `keywords` lists the keys and merges the text, the service file (`service`) and the
 //! variables (`environment`). `hosts`, `tls` and `auth_policy` interpret the values. `passfile` is read when a server
-//! requests a password. `password_command` runs before a connection is opened.
+//! requests a password. `password_command` runs before a connection is opened, and `ssh_tunnel` carries it.
 
 mod auth_policy;
 mod conninfo;
@@ -13,6 +13,8 @@ mod keywords;
 mod passfile;
 mod password_command;
 mod service;
+mod ssh_guard;
+mod ssh_tunnel;
 mod tls;
 mod tls_config;
 
@@ -27,6 +29,8 @@ pub use environment::ConnectEnvironment;
 pub use hosts::{Address, TargetSessionAttrs};
 use keywords::KeywordValues;
 pub use password_command::PasswordCommand;
+pub use ssh_guard::guard_ssh;
+pub use ssh_tunnel::SshTunnel;
 pub use tls::{ClientCertificate, RootCertificates, SslMode, TlsOptions};
 pub(crate) use tls_config::TLS_PROTOCOL;
 
@@ -61,6 +65,8 @@ pub struct ConnectOptions {
     pub password: Option<Secret>,
     /// The program that prints the password if it is not given.
     pub password_command: Option<PasswordCommand>,
+    /// The tunnel through which TCP connections are opened.
+    pub ssh_tunnel: Option<SshTunnel>,
     /// The file in which the password is looked up if neither is given.
     pub passfile: Option<PathBuf>,
     /// The authentication methods that a server may request.
@@ -176,12 +182,19 @@ impl ConnectOptions {
         // In libpq, 0 and negative values mean no limit. Here a connection attempt always has a limit, so they mean
         // the default.
         let timeout = given.number("connect_timeout")?.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
+        let addresses = hosts::addresses(&given, surroundings)?;
+        if surroundings.ssh_tunnel.is_some() && addresses.iter().any(|address| matches!(address, Address::Unix(..))) {
+            let problem =
+                "ssh_tunnel leads to a host that the bastion can reach, and not to a unix socket: name the host";
+            return Err(given.wrong("host", problem));
+        }
         Ok(Self {
-            addresses: hosts::addresses(&given, surroundings)?,
+            addresses,
             is_shuffled: hosts::are_shuffled(&given)?,
             session_attrs: hosts::session_attrs(&given)?,
             password: text("password").map(Secret::new),
             password_command: None,
+            ssh_tunnel: surroundings.ssh_tunnel.clone(),
             passfile: text("passfile").map(PathBuf::from).or_else(|| surroundings.existing_in_home(".pgpass")),
             login: auth_policy::of(&given)?,
             requirepeer: text("requirepeer"),

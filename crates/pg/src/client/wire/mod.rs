@@ -13,6 +13,7 @@ mod connection;
 mod socket;
 mod startup;
 mod tls;
+mod transport;
 
 pub use authentication::scram_verifier;
 pub use connection::rows::FieldDescription;
@@ -24,3 +25,5 @@ pub(crate) use connection::{
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use socket::{Endpoint, Socket};
 pub(crate) use startup::{cancel, connect};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use transport::Transport;

@@ -14,13 +14,13 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 
 use super::tls;
-use crate::client::connect_options::{Address, ConnectOptions, Keepalive, SslMode, TlsOptions};
+use super::transport::Transport;
+use crate::client::connect_options::{Address, ConnectOptions, Keepalive, SshTunnel, SslMode, TlsOptions};
 
 #[derive(Debug)]
 pub(crate) enum Socket {
-    Tcp(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-    Unix(UnixStream),
+    Plain(Transport),
+    Tls(Box<TlsStream<Transport>>),
 }
 
 /// The address of one server and everything needed to connect to it. CancelRequests use it as well.
@@ -31,6 +31,7 @@ pub(crate) struct Endpoint {
     pub(crate) tls: TlsOptions,
     pub(crate) keepalive: Keepalive,
     pub(crate) requirepeer: Option<String>,
+    pub(crate) ssh_tunnel: Option<SshTunnel>,
 }
 
 impl Endpoint {
@@ -40,6 +41,7 @@ impl Endpoint {
             tls: target.tls.clone(),
             keepalive: target.keepalive.clone(),
             requirepeer: target.requirepeer.clone(),
+            ssh_tunnel: target.ssh_tunnel.clone(),
         }
     }
 
@@ -54,14 +56,18 @@ impl Socket {
     pub(crate) async fn connect(route: &Endpoint) -> io::Result<Self> {
         match &route.address {
             Address::Tcp { host, hostaddr, port } => {
-                let stream = match hostaddr {
-                    Some(address) => TcpStream::connect((*address, *port)).await?,
-                    None => TcpStream::connect((host.as_str(), *port)).await?,
+                let name = hostaddr.map_or_else(|| host.clone(), |address| address.to_string());
+                let stream = match &route.ssh_tunnel {
+                    Some(tunnel) => Transport::Tunnel(tunnel.connect(&name, *port).await?),
+                    None => {
+                        let stream = TcpStream::connect((name.as_str(), *port)).await?;
+                        stream.set_nodelay(true)?;
+                        keep_alive(&stream, &route.keepalive)?;
+                        Transport::Tcp(stream)
+                    }
                 };
-                stream.set_nodelay(true)?;
-                keep_alive(&stream, &route.keepalive)?;
                 match route.tls.mode {
-                    SslMode::Disable => Ok(Self::Tcp(stream)),
+                    SslMode::Disable => Ok(Self::Plain(stream)),
                     _ if route.tls.is_direct => {
                         Ok(Self::Tls(Box::new(tls::handshake(stream, host, &route.tls).await?)))
                     }
@@ -73,19 +79,19 @@ impl Socket {
                 if let Some(user) = &route.requirepeer {
                     check_peer(&stream, user)?;
                 }
-                Ok(Self::Unix(stream))
+                Ok(Self::Plain(Transport::Unix(stream)))
             }
         }
     }
 
     /// SSLRequest: the server answers with one byte, S or N.
-    async fn ask_for_tls(mut stream: TcpStream, host: &str, tls: &TlsOptions) -> io::Result<Self> {
+    async fn ask_for_tls(mut stream: Transport, host: &str, tls: &TlsOptions) -> io::Result<Self> {
         let mut request = BytesMut::new();
         frontend::ssl_request(&mut request);
         stream.write_all(&request).await?;
         match (stream.read_u8().await?, tls.mode) {
             (b'S', _) => Ok(Self::Tls(Box::new(tls::handshake(stream, host, tls).await?))),
-            (b'N', SslMode::Prefer) => Ok(Self::Tcp(stream)),
+            (b'N', SslMode::Prefer) => Ok(Self::Plain(stream)),
             (b'N', _) => Err(io::Error::other("the server has no TLS, and sslmode asks for it")),
             _ => Err(io::Error::other("the server's answer to SSLRequest is none that PostgreSQL gives")),
         }
@@ -97,8 +103,13 @@ impl Socket {
 
     /// Whether others may read sent data: it leaves the machine unencrypted.
     pub(crate) fn is_exposed(&self) -> bool {
-        let Self::Tcp(stream) = self else { return false };
-        !stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
+        match self {
+            Self::Plain(Transport::Tcp(stream)) => {
+                !stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
+            }
+            Self::Plain(Transport::Tunnel(_)) => true,
+            Self::Plain(Transport::Unix(_)) | Self::Tls(_) => false,
+        }
     }
 
     /// The channel-binding data of the connection (RFC 5929, `tls-server-end-point`); `None` if there is none.
@@ -162,9 +173,8 @@ fn keep_alive(stream: &TcpStream, wanted: &Keepalive) -> io::Result<()> {
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
             Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
@@ -172,25 +182,22 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
             Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

@@ -59,7 +59,7 @@ async fn connect_once(target: &ConnectOptions, settings: &SessionSettings) -> Re
             }
         };
         let deadline = Instant::now() + target.connect_timeout;
-        let resolved = match timeout_at(deadline, resolve(&address, target.is_shuffled)).await {
+        let resolved = match timeout_at(deadline, resolve(&address, &target)).await {
             Ok(resolved) => resolved.map_err(|error| unreachable_for(&address, &error)),
             Err(_) => Err(timed_out(&address, target.connect_timeout)),
         };
@@ -76,7 +76,12 @@ async fn connect_once(target: &ConnectOptions, settings: &SessionSettings) -> Re
             match connected.unwrap_or_else(|_| Err(timed_out(&address, target.connect_timeout))) {
                 Ok((connection, Fit::Wanted)) => return Ok(connection),
                 Ok((connection, Fit::SecondBest)) => second_best = second_best.or(Some(connection)),
-                Err(error) if error.tries_the_next() => failures.push(error),
+                Err(error) if error.tries_the_next() => {
+                    if let Some(tunnel) = &target.ssh_tunnel {
+                        tunnel.until_logged().await;
+                    }
+                    failures.push(error);
+                }
                 // A server that answered decides the outcome: another server's error would hide, for example, a wrong
                 // password.
                 Err(error) => return Err(error),
@@ -99,14 +104,16 @@ async fn with_password<'t>(
     Ok(Cow::Owned(ConnectOptions { password: Some(password), ..target.clone() }))
 }
 
-/// The addresses of a name, in the order of the system's resolver.
-async fn resolve(address: &Address, is_shuffled: bool) -> io::Result<Vec<Address>> {
-    let Address::Tcp { host, hostaddr: None, port } = address else { return Ok(vec![address.clone()]) };
+/// The addresses of a name, in the order of the system's resolver. A name behind a tunnel is left to the bastion.
+async fn resolve(address: &Address, target: &ConnectOptions) -> io::Result<Vec<Address>> {
+    let (Address::Tcp { host, hostaddr: None, port }, None) = (address, &target.ssh_tunnel) else {
+        return Ok(vec![address.clone()]);
+    };
     let found = tokio::net::lookup_host((host.as_str(), *port)).await;
     let found = found.map_err(|error| io::Error::other(format!("the name cannot be looked up: {error}")))?;
     let mut found: Vec<IpAddr> = found.map(|found| found.ip()).collect();
     found.dedup();
-    if is_shuffled {
+    if target.is_shuffled {
         fastrand::shuffle(&mut found);
     }
     let at = |ip| Address::Tcp { host: host.clone(), hostaddr: Some(ip), port: *port };

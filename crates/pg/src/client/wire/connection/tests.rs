@@ -2,6 +2,7 @@ use tokio::net::UnixStream;
 
 use super::*;
 use crate::client::connect_options::{Address, Keepalive, TlsOptions};
+use crate::client::wire::Transport;
 
 /// A connection to a server that has sent these bytes and closed.
 async fn connection_with(bytes: &[u8]) -> Connection {
@@ -12,8 +13,14 @@ async fn connection_with(bytes: &[u8]) -> Connection {
 
 pub(super) fn connection_over(ours: UnixStream) -> Connection {
     let address = Address::Unix("/".into(), 5432);
-    let route = Endpoint { address, tls: TlsOptions::default(), keepalive: Keepalive::default(), requirepeer: None };
-    Connection::new(Socket::Unix(ours), route)
+    let route = Endpoint {
+        address,
+        tls: TlsOptions::default(),
+        keepalive: Keepalive::default(),
+        requirepeer: None,
+        ssh_tunnel: None,
+    };
+    Connection::new(Socket::Plain(Transport::Unix(ours)), route)
 }
 
 /// M3
@@ -59,7 +66,7 @@ async fn an_answer_to_nothing_ends_the_connection_at_idle() {
     for (bytes, is_broken) in [(notice.to_vec(), false), ([notice, b"C\0\0\0\x0dSELECT 1\0"].concat(), true)] {
         let mut connection = connection_with(b"").await;
         let (ours, mut server) = UnixStream::pair().unwrap();
-        connection.socket = Socket::Unix(ours);
+        connection.socket = Socket::Plain(Transport::Unix(ours));
         server.write_all(&bytes).await.unwrap();
         connection.socket.read_buf(&mut connection.inbox).await.unwrap();
         assert_eq!(connection.is_closed(), is_broken, "M8: {bytes:?}");
