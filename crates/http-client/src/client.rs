@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::HttpsUrl;
+use crate::HttpUrl;
 
 /// The timeout of a whole request, name resolution included.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// Sends requests to one server.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
-    url: HttpsUrl,
+    url: HttpUrl,
     /// The TLS configuration, for `https`.
     tls: Option<Arc<ClientConfig>>,
 }
@@ -46,7 +46,8 @@ impl HttpClient {
     ///
     /// # Errors
     /// An error if the system has none.
-    pub fn new(url: HttpsUrl) -> io::Result<Self> {
+    pub fn new(url: impl Into<HttpUrl>) -> io::Result<Self> {
+        let url = url.into();
         let mut roots = RootCertStore::empty();
         if url.is_https() {
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -58,7 +59,7 @@ impl HttpClient {
     }
 
     /// Trusts these certificate authorities.
-    pub fn with_roots(url: HttpsUrl, roots: RootCertStore) -> io::Result<Self> {
+    pub fn with_roots(url: HttpUrl, roots: RootCertStore) -> io::Result<Self> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
         let config = builder.with_root_certificates(roots).with_no_client_auth();
@@ -66,7 +67,7 @@ impl HttpClient {
     }
 
     #[must_use]
-    pub const fn url(&self) -> &HttpsUrl {
+    pub const fn url(&self) -> &HttpUrl {
         &self.url
     }
 

@@ -1,5 +1,5 @@
 //! HTTP requests to servers that the operator has configured: the keys of an issuer, the witnesses of a log, an
-//! identity provider. [`HttpClient`] uses hyper directly, so redirects and proxies are never followed, and
+//! identity provider, a collector. [`HttpClient`] uses hyper directly, so redirects and proxies are never followed, and
 //! [`HttpsUrl`] allows plain HTTP on this machine only. This crate depends on no other of the workspace.
 //!
 //! ```text
@@ -11,4 +11,4 @@ mod client;
 mod url;
 
 pub use client::{HttpClient, HttpResponse};
-pub use url::{HttpsUrl, HttpsUrlError};
+pub use url::{HttpUrl, HttpsUrl, HttpsUrlError};

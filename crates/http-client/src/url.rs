@@ -1,16 +1,21 @@
-//! URLs whose traffic cannot be intercepted.
+//! URLs, and those whose traffic cannot be intercepted.
 
+use std::ops::Deref;
 use std::str::FromStr;
 
 use http::Uri;
 use http::uri::Authority;
 
-/// A URL with `https`, or with `http` on this machine, where traffic cannot be intercepted.
+/// A URL with `https` or `http`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpsUrl {
+pub struct HttpUrl {
     text: String,
     uri: Uri,
 }
+
+/// A URL with `https`, or with `http` on this machine, where traffic cannot be intercepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpsUrl(HttpUrl);
 
 /// Why a text is not such a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +31,7 @@ pub enum HttpsUrlError {
     Userinfo,
 }
 
-impl FromStr for HttpsUrl {
+impl FromStr for HttpUrl {
     type Err = HttpsUrlError;
 
     fn from_str(text: &str) -> Result<Self, HttpsUrlError> {
@@ -35,18 +40,40 @@ impl FromStr for HttpsUrl {
         if authority.as_str().contains('@') {
             return Err(HttpsUrlError::Userinfo);
         }
-        let host = strip_brackets(authority.host());
-        let is_loopback = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
         match scheme {
-            _ if host.is_empty() || text.contains('#') => Err(HttpsUrlError::Format),
-            "https" => Ok(Self { text: text.to_owned(), uri }),
-            "http" if is_loopback => Ok(Self { text: text.to_owned(), uri }),
+            _ if strip_brackets(authority.host()).is_empty() || text.contains('#') => Err(HttpsUrlError::Format),
+            "https" | "http" => Ok(Self { text: text.to_owned(), uri }),
             _ => Err(HttpsUrlError::Insecure),
         }
     }
 }
 
-impl HttpsUrl {
+impl FromStr for HttpsUrl {
+    type Err = HttpsUrlError;
+
+    fn from_str(text: &str) -> Result<Self, HttpsUrlError> {
+        let url: HttpUrl = text.parse()?;
+        let is_loopback =
+            url.host() == "localhost" || url.host().parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        if url.is_https() || is_loopback { Ok(Self(url)) } else { Err(HttpsUrlError::Insecure) }
+    }
+}
+
+impl Deref for HttpsUrl {
+    type Target = HttpUrl;
+
+    fn deref(&self) -> &HttpUrl {
+        &self.0
+    }
+}
+
+impl From<HttpsUrl> for HttpUrl {
+    fn from(url: HttpsUrl) -> Self {
+        url.0
+    }
+}
+
+impl HttpUrl {
     /// The URL as configured.
     #[must_use]
     pub fn as_str(&self) -> &str {

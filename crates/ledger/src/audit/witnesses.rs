@@ -5,7 +5,7 @@ use std::io;
 
 use futures_util::future::join_all;
 use http::{Request, StatusCode};
-use http_client::{HttpClient, HttpsUrl};
+use http_client::{HttpClient, HttpUrl, HttpsUrl};
 use pg::Session;
 use tlog::{Checkpoint, CheckpointRequest, Hash, Signature, SignedNote, Trust, VerifierKey, tiles_for_consistency};
 
@@ -270,7 +270,7 @@ async fn shown_by(
     Ok(opened.filter(|(_, checkpoint)| checkpoint.origin == origin))
 }
 
-fn path_below(url: &HttpsUrl, resource: &str) -> String {
+fn path_below(url: &HttpUrl, resource: &str) -> String {
     format!("{}/{resource}", url.path().trim_end_matches('/'))
 }
 
