@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 25] = [
+const ALLOWED: [(&str, &[&str]); 26] = [
     ("countersign-types", &[]),
     ("countersign-pg-embedded", &[]),
     ("countersign-malloc-tuning", &[]),
@@ -16,6 +16,7 @@ const ALLOWED: [(&str, &[&str]); 25] = [
     ("countersign-tlog", &[]),
     ("countersign-http-client", &[]),
     ("countersign-http-server", &[]),
+    ("countersign-telemetry", &["countersign-types", "countersign-http-client"]),
     ("countersign-read", &["countersign-pg"]),
     (
         "countersign-ledger",
@@ -33,10 +34,11 @@ const ALLOWED: [(&str, &[&str]); 25] = [
             "countersign-ledger",
             "countersign-catalog",
             "countersign-review",
+            "countersign-telemetry",
         ],
     ),
     ("countersign-auth", &["countersign-types", "countersign-http-client"]),
-    ("countersign-mcp", &["countersign-types", "countersign-catalog", "countersign-tools"]),
+    ("countersign-mcp", &["countersign-types", "countersign-catalog", "countersign-telemetry", "countersign-tools"]),
     (
         "countersign-mcp-http",
         &["countersign-types", "countersign-tools", "countersign-auth", "countersign-http-server", "countersign-mcp"],
@@ -53,6 +55,7 @@ const ALLOWED: [(&str, &[&str]); 25] = [
             "countersign-catalog",
             "countersign-review",
             "countersign-scaffold",
+            "countersign-telemetry",
             "countersign-tlog",
             "countersign-tools",
             "countersign-auth",

@@ -86,6 +86,7 @@ mod ssh_tunnel;
 mod standby;
 mod startup;
 mod studio;
+mod telemetry;
 mod tls;
 mod tokens;
 mod tool_list;

@@ -52,7 +52,7 @@ impl IssuerMetadata {
     /// # Errors
     /// The system has no certificate authorities.
     pub(crate) fn new(issuer: HttpsUrl) -> io::Result<Self> {
-        let client = |url: String| HttpClient::new(url.parse().map_err(io::Error::other)?);
+        let client = |url: String| HttpClient::new(url.parse::<HttpsUrl>().map_err(io::Error::other)?);
         Ok(Self { documents: [client(oauth_url(&issuer))?, client(openid_url(&issuer))?], issuer })
     }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use http_client::{HttpClient, HttpsUrl};
+use http_client::{HttpClient, HttpUrl, HttpsUrl};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::AuthConfigError;
@@ -93,7 +93,7 @@ enum RemoteSource {
 
 impl RemoteSource {
     /// Fetches the keys from their URL. The error is the reason why there are none.
-    async fn fetch(&self) -> Result<(HttpsUrl, Jwks), String> {
+    async fn fetch(&self) -> Result<(HttpUrl, Jwks), String> {
         let client = match self {
             Self::Jwks(client) => client.clone(),
             Self::Metadata(metadata) => {

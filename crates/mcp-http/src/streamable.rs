@@ -9,7 +9,7 @@ use axum::extract::State;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
-use mcp::{TransportContext, message};
+use mcp::{TraceContext, TransportContext, message};
 use rmcp::model::{
     ClientNotification, ClientRequest, GetMeta, InitializeRequestParams, JsonRpcMessage, JsonRpcRequest,
     ProtocolVersion,
@@ -135,8 +135,8 @@ async fn read_post(
         _ => None,
     };
     let response = pending.scope().clone();
-    let client_info = session_client.unwrap_or_default();
-    let transport = TransportContext { response, client: client_info, is_written_by_rmcp: true, tools: None };
+    let (client_info, trace) = (session_client.unwrap_or_default(), TraceContext::of_headers(&parts.headers));
+    let transport = TransportContext { response, client: client_info, is_written_by_rmcp: true, tools: None, trace };
     let is_direct = |request: &ClientRequest| match session {
         None => is_direct(&parts.headers, request),
         Some(_) => is_direct_in_session(&parts.headers, request, |tool| client.has_reading_tool(tool)),

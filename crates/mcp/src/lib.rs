@@ -40,4 +40,4 @@ pub use server::McpServer;
 pub use state_codec::{StateCodec, StateKey, StateKeyError};
 pub use stdio::{ServeError, serve_stdio, standard_pipes};
 pub use tools::UserAnswer;
-pub use transport_context::{ResponseScope, TransportContext};
+pub use transport_context::{ResponseScope, TraceContext, TransportContext};

@@ -18,6 +18,7 @@ use rmcp::model::{
     ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
+use telemetry::{Operation, Outcome};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -132,8 +133,28 @@ impl McpServer {
         let client = context.client_info().map(|client| ClientInfo::new(&client.name, &client.version));
         let client = client.unwrap_or_else(|| transport.client.clone());
         let session_id = transport.client.session_id.clone().or_else(|| self.session_id.clone());
-        let trace_id = context.meta.get_traceparent().and_then(trace_id).map(str::to_owned);
+        let trace_id = trace_context(context, transport).0.and_then(trace_id).map(str::to_owned);
         ClientInfo { session_id, trace_id, ..client }
+    }
+
+    /// A request as telemetry reports it. Only over HTTP, clients share a server.
+    fn operation<'r>(
+        &'r self,
+        method: &'static str,
+        context: &'r RequestContext<RoleServer>,
+        transport: &'r TransportContext,
+    ) -> Operation<'r> {
+        let (traceparent, tracestate) = trace_context(context, transport);
+        Operation {
+            method,
+            request_id: context.id.to_string(),
+            session_id: transport.client.session_id.as_deref().or(self.session_id.as_deref()),
+            protocol_version: context.protocol_version().map(|version| version.to_string()),
+            transport: if self.reads.is_some() { "tcp" } else { "pipe" },
+            traceparent,
+            tracestate,
+            ..Operation::default()
+        }
     }
 
     /// Answers a call, with a question to the user in between if the tool has one.
@@ -141,15 +162,15 @@ impl McpServer {
         &self,
         context: &RequestContext<RoleServer>,
         transport: &TransportContext,
-        params: CallToolRequestParams,
+        params: &CallToolRequestParams,
     ) -> Result<CallToolResponse, ErrorData> {
         // Read once, so that the call ends with the tools that it began with.
         let registry = self.registry(transport);
         let mode = Elicitation::mode(context);
-        let decision = self.elicitation.decision(&params, &self.principal)?;
+        let decision = self.elicitation.decision(params, &self.principal)?;
         let client = self.client_info(context, transport);
         let principal = Principal { client, ..self.principal.clone() };
-        let (mut result, mut permit) = self.run_tool(&registry, &params, &principal, mode, decision).await?;
+        let (mut result, mut permit) = self.run_tool(&registry, params, &principal, mode, decision).await?;
         if let Some(question) = result.question.take() {
             match mode {
                 ElicitationMode::InputRequired => {
@@ -160,7 +181,7 @@ impl McpServer {
                     let elicited = self.elicitation.elicit(&question, context);
                     let decision = self.session.run_until_cancelled(elicited).await.flatten();
                     if decision.is_some() {
-                        (result, permit) = self.run_tool(&registry, &params, &principal, mode, decision).await?;
+                        (result, permit) = self.run_tool(&registry, params, &principal, mode, decision).await?;
                     }
                 }
                 ElicitationMode::Unsupported => {}
@@ -170,6 +191,9 @@ impl McpServer {
             && Elicitation::opens_pages(context)
         {
             self.session.run_until_cancelled(self.elicitation.open(&page, context)).await;
+        }
+        if let Envelope::Failure { error, .. } = &result.envelope {
+            telemetry::set_tool_error(error.code.as_str());
         }
         let mut encoded = encode_result(result.envelope, self.content, &result.number_fields)?;
         if transport.is_written_by_rmcp {
@@ -260,6 +284,22 @@ impl McpServer {
     }
 }
 
+/// The caller's `traceparent` and `tracestate`. Those of the request go before those of its transport, which may carry
+/// several requests.
+fn trace_context<'r>(
+    context: &'r RequestContext<RoleServer>,
+    transport: &'r TransportContext,
+) -> (Option<&'r str>, Option<&'r str>) {
+    match context.meta.get_traceparent() {
+        Some(parent) => (Some(parent), context.meta.get_tracestate()),
+        None => (transport.trace.parent.as_deref(), transport.trace.state.as_deref()),
+    }
+}
+
+fn outcome<T>(answer: &Result<T, ErrorData>) -> Outcome {
+    answer.as_ref().map_or_else(|error| Outcome::Error(error.code.0), |_| Outcome::Answered)
+}
+
 /// Generates the id of a session for records. It gives no access.
 fn new_session_id() -> String {
     uuid::Uuid::new_v4().simple().to_string()
@@ -284,10 +324,14 @@ impl ServerHandler for McpServer {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let registry = self.registry(&TransportContext::of(&context));
-        let views = apps::is_supported(context.client_capabilities().as_ref());
-        let tools = registry.infos().map(|info| encode_tool(info, self.content, views)).collect();
-        Ok(ListToolsResult::with_all_items(tools))
+        let transport = TransportContext::of(&context);
+        let registry = self.registry(&transport);
+        let answer = async {
+            let views = apps::is_supported(context.client_capabilities().as_ref());
+            let tools = registry.infos().map(|info| encode_tool(info, self.content, views)).collect();
+            Ok(ListToolsResult::with_all_items(tools))
+        };
+        telemetry::observed(|| self.operation("tools/list", &context, &transport), answer, outcome).await
     }
 
     async fn call_tool(
@@ -296,17 +340,27 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let transport = TransportContext::of(&context);
-        let is_read = self.registry(&transport).info(&params.name).is_some_and(|info| info.hints.read_only);
-        tokio::select! {
-            result = self.answer_call(&context, &transport, params) => {
-                self.completed_calls.send_modify(|count| *count += 1);
-                result
+        let registry = self.registry(&transport);
+        let info = registry.info(&params.name);
+        let is_read = info.is_some_and(|info| info.hints.read_only);
+        let answer = async {
+            tokio::select! {
+                result = self.answer_call(&context, &transport, &params) => {
+                    self.completed_calls.send_modify(|count| *count += 1);
+                    result
+                }
+                // Dropping the call frees its backend. A write continues to its recorded end.
+                () = context.ct.cancelled() => Err(self.interrupted(CANCELLED)),
+                () = transport.response.client_gone(), if is_read => Err(self.interrupted(CANCELLED)),
+                error = self.end_of_session(), if is_read => Err(error),
             }
-            // Dropping the call frees its backend. A write continues to its recorded end.
-            () = context.ct.cancelled() => Err(self.interrupted(CANCELLED)),
-            () = transport.response.client_gone(), if is_read => Err(self.interrupted(CANCELLED)),
-            error = self.end_of_session(), if is_read => Err(error),
-        }
+        };
+        let operation = || Operation {
+            tool: info.map(|info| info.name.as_str()),
+            database: params.arguments.as_ref().and_then(|arguments| registry.named_database(arguments)),
+            ..self.operation("tools/call", &context, &transport)
+        };
+        telemetry::observed(operation, answer, outcome).await
     }
 
     async fn list_resources(
@@ -334,10 +388,13 @@ impl ServerHandler for McpServer {
         if let Some(view) = apps::read(&params.uri) {
             return Ok(view.into());
         }
-        let client = self.client_info(&context, &TransportContext::of(&context));
+        let transport = TransportContext::of(&context);
+        let client = self.client_info(&context, &transport);
         let principal = Principal { client, ..self.principal.clone() };
         let read = async |registry: &Registry| resources::read(registry, &params.uri, &principal).await;
-        self.read_registry(&context, read).await.map(Into::into)
+        let operation =
+            || Operation { resource_uri: Some(&params.uri), ..self.operation("resources/read", &context, &transport) };
+        telemetry::observed(operation, self.read_registry(&context, read), outcome).await.map(Into::into)
     }
 
     async fn complete(

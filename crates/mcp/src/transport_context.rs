@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use http::HeaderMap;
 use http::request::Parts;
 use rmcp::service::{RequestContext, RoleServer};
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,22 @@ pub struct TransportContext {
     pub is_written_by_rmcp: bool,
     /// The tools that the credential of the request gives, if they may differ from those of the session.
     pub tools: Option<ProfileView>,
+    pub trace: TraceContext,
+}
+
+/// The caller's trace context (W3C Trace Context), as the transport has it.
+#[derive(Debug, Clone, Default)]
+pub struct TraceContext {
+    pub(crate) parent: Option<String>,
+    pub(crate) state: Option<String>,
+}
+
+impl TraceContext {
+    #[must_use]
+    pub fn of_headers(headers: &HeaderMap) -> Self {
+        let text = |name| Some(headers.get(name)?.to_str().ok()?.to_owned());
+        Self { parent: text("traceparent"), state: text("tracestate") }
+    }
 }
 
 impl TransportContext {

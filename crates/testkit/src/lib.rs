@@ -6,7 +6,7 @@
 //! between     `proxy` loses connections, `pgbouncer` pools them; `sshd` is a bastion; `fake_server` misbehaves as PostgreSQL never does
 //! server      `server`, with an MCP client; `http`, over HTTP; `raw_stdio`, with raw lines; `haproxy` before them
 //! identities  `issuer` of JWTs, `oidc_provider` for sign-in
-//! receivers   `receiver` of webhooks; `web_browser`: Chromium, driven by `tests/browser`
+//! receivers   `receiver` of webhooks; `collector` of OpenTelemetry; `web_browser`: Chromium, driven by `tests/browser`
 //! commands    `command`, the binary and what it printed; `front_end`: `query`, `pipe`, `psql`; `audit`
 //! files       `manifest`, `config_dir`, `social` (the demo's tools), `golden` (checked-in answers), `repository`
 //! time        `poll` waits; `exclusive`: tests that measure time are alone; `background` outlives a test; `long_form`
@@ -23,6 +23,7 @@
 pub mod audit;
 mod background;
 mod cluster;
+mod collector;
 mod command;
 mod config_dir;
 mod exclusive;
@@ -52,6 +53,7 @@ mod standby;
 mod web_browser;
 
 pub use cluster::{Database, cluster, connect, database, lone_database, lone_database_on_disk};
+pub use collector::{Collector, Observed};
 pub use command::{CommandOutput, config_home, run, run_countersign, startup_error};
 pub use config_dir::ConfigDir;
 pub use exclusive::exclusive;

@@ -64,6 +64,12 @@ checked!(
     "a URL that begins with https://, or with http:// for this machine, without a user name"
 );
 checked!(
+    /// A collector of telemetry. It may be on another machine without TLS, as within a cluster.
+    CollectorUrl,
+    |text| text.parse::<http_client::HttpUrl>().ok().map(|url| url.as_str().to_owned()),
+    "a URL of a collector: http://name:4318 or https://name, without a user name"
+);
+checked!(
     /// The address of the server, without a path.
     PublicUrl,
     mcp_http::parse_origin,

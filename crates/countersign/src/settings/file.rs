@@ -15,6 +15,7 @@ use super::key_group;
 use super::keys::{DatabaseGroups, HTTP, Keys, LIMITS, ServerGroups, TOP};
 use super::masks::MaskConfig;
 use super::notify_keys::NOTIFY;
+use super::otel_keys::OTEL;
 use super::profiles::{self, ProfileConfig, ProfileKeys};
 use super::reader::Reader;
 use super::reads_keys::READS;
@@ -91,7 +92,7 @@ fn resolve<const N: usize, const M: usize>(
 impl<'s> Reader<'s> {
     fn document(&mut self, folder: &Path) -> Option<ConfigFile> {
         let mut top = self.top()?;
-        let names = [LIMITS, HTTP, READS, NOTIFY];
+        let names = [LIMITS, HTTP, READS, NOTIFY, OTEL];
         let mut tables = BTreeMap::from(names.map(|name| (name, self.table(&mut top, name))));
         let mut console = self.table(&mut top, CONSOLE);
         let (oidc_secret, oidc) = self.oidc(&mut console);

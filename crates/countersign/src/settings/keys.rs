@@ -22,6 +22,7 @@ use super::console_keys::{CONSOLE, CONSOLE_OIDC, ConsoleKeys, OidcSecretKeys};
 use super::execute_sql::{ExecuteSqlMode, ExecuteSqlReason, ExecuteSqlTier};
 use super::key_group::{groups, keys, options, properties};
 use super::notify_keys::{NOTIFY, NotifyKeys};
+use super::otel_keys::{OTEL, OtelKeys};
 use super::reader::Reader;
 use super::reads_keys::{READS, ReadsKeys};
 use super::secrets::parse_secret;
@@ -339,6 +340,7 @@ groups! {
         log: LogKeys in TOP,
         ask: AskKeys in LIMITS,
         notify: NotifyKeys in NOTIFY,
+        otel: OtelKeys in OTEL,
         http: HttpKeys in HTTP,
         console: ConsoleKeys in CONSOLE,
         oidc_secret: OidcSecretKeys in CONSOLE_OIDC,
@@ -391,8 +393,8 @@ options! {
 
 options! {
     /// Everything that is configured of a server.
-    ServerKeys: ManifestKeys, ServeKeys, ServedKeys, WriteKeys, ReadsKeys, SigningKeys, NotifyKeys, HttpKeys, AskKeys,
-                LimitKeys, ConnectionKeys
+    ServerKeys: ManifestKeys, ServeKeys, ServedKeys, WriteKeys, ReadsKeys, SigningKeys, NotifyKeys, OtelKeys, HttpKeys,
+                AskKeys, LimitKeys, ConnectionKeys
 }
 
 /// The arguments of a command, and after them the options that are settings: by default, those of the connection.

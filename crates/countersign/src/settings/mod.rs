@@ -18,6 +18,7 @@ mod key_group;
 mod keys;
 mod masks;
 mod notify_keys;
+mod otel_keys;
 mod profiles;
 mod reader;
 mod reads_keys;
@@ -30,6 +31,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use auth::{BearerToken, Issuer};
+use telemetry::TelemetrySettings;
 use tools::Profile;
 use types::AccountId;
 
@@ -80,6 +82,7 @@ pub(crate) struct Settings {
     pub(crate) ask_timeout: Duration,
     /// `None` if no notices are sent.
     pub(crate) notify: Option<NotifySettings>,
+    pub(crate) telemetry: TelemetrySettings,
     /// `None` if MCP is served on standard input and output.
     pub(crate) http: Option<HttpSettings>,
     pub(crate) console: ConsoleSettings,
@@ -158,7 +161,7 @@ impl ConfigSources {
             ("secret_file of [notify]", &keys.notify.secret_file),
             ("client_secret_file of [console.oidc]", &keys.oidc_secret.client_secret_file),
         ]);
-        let ServerGroups { serve, log, ask, notify, http, .. } = keys;
+        let ServerGroups { serve, log, ask, notify, otel, http, .. } = keys;
         let profiles = file.profiles.iter().map(|own| own.profile.name.as_str());
         let tokens = match serve.tokens_file {
             Some(path) => http_auth::read_file(&path, file.tokens, profiles, &file.databases)?,
@@ -185,6 +188,7 @@ impl ConfigSources {
             content: serve.content.unwrap_or_default(),
             ask_timeout: ask.ask_timeout_ms.map_or(DEFAULT_ASK_TIMEOUT, |time| time.duration()),
             notify: notify.settings()?,
+            telemetry: otel.settings(),
             http: HttpSettings::new(http, databases.iter().map(|database| &database.read_limits))?,
             console,
             trusted_proxies,

@@ -10,14 +10,19 @@ use super::key_group::properties;
 use super::keys::{HTTP, Keys, LIMITS, TOP};
 use super::masks;
 use super::notify_keys::NOTIFY;
+use super::otel_keys::OTEL;
 use super::profiles::{self, ProfileKeys};
 use super::reads_keys::READS;
 
 pub(super) fn schema() -> Value {
     let mut top = Keys::schema(TOP);
-    for (name, description) in
-        [(LIMITS, "Limits."), (READS, "The log of reads."), (NOTIFY, "Notices of proposals."), (HTTP, "MCP over HTTP.")]
-    {
+    for (name, description) in [
+        (LIMITS, "Limits."),
+        (READS, "The log of reads."),
+        (NOTIFY, "Notices of proposals."),
+        (OTEL, "OpenTelemetry."),
+        (HTTP, "MCP over HTTP."),
+    ] {
         top.insert(name.to_owned(), table(description, Keys::schema(name)));
     }
     top.insert(CONSOLE.to_owned(), console());
@@ -88,7 +93,8 @@ pub(super) fn prefix(table: Option<&str>) -> String {
 
 /// The table that has this key, in the user's notation, if it is not the table `prefix` (`limits.`).
 pub(super) fn elsewhere(key: &str, prefix: &str) -> Option<String> {
-    let tables = [None, Some(LIMITS), Some(HTTP), Some(READS), Some(NOTIFY), Some(CONSOLE), Some(CONSOLE_OIDC)];
+    let tables =
+        [None, Some(LIMITS), Some(HTTP), Some(READS), Some(NOTIFY), Some(OTEL), Some(CONSOLE), Some(CONSOLE_OIDC)];
     // Keys of tokens and profiles belong to no other table.
     tables.iter().find(|table| self::prefix(**table) == prefix)?;
     let mut others = tables.into_iter().filter(|table| self::prefix(*table) != prefix);

@@ -151,7 +151,7 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
     let arguments: Vec<_> = command.get_arguments().chain(of("serve")).filter(is_key).chain(of_console).collect();
     let http = schema::names(Some(keys::HTTP));
     let mut keys = [schema::names(Some(keys::LIMITS)), http.clone()].concat();
-    let prefixed = [reads_keys::READS, notify_keys::NOTIFY];
+    let prefixed = [reads_keys::READS, notify_keys::NOTIFY, otel_keys::OTEL];
     let in_table = |of: &&str| schema::names(Some(of)).into_iter().map(|key| format!("{of}_{key}")).collect::<Vec<_>>();
     keys.extend(prefixed.iter().flat_map(in_table));
     let of_console = in_table(&console_keys::CONSOLE).into_iter().filter(|key| key != "console_oidc");
@@ -212,7 +212,8 @@ fn the_example_in_the_documentation_is_read_and_has_every_key() {
         assert_eq!(settings.oauth[0].audience, "https://mcp.example.com/mcp");
     }
     let console = [console_keys::CONSOLE, console_keys::CONSOLE_OIDC];
-    let tables = [keys::LIMITS, keys::HTTP, reads_keys::READS, http_auth_keys::TOKENS, http_auth_keys::OAUTH];
+    let tables =
+        [keys::LIMITS, keys::HTTP, reads_keys::READS, otel_keys::OTEL, http_auth_keys::TOKENS, http_auth_keys::OAUTH];
     let tables = tables.into_iter().chain(console);
     let keys = tables.map(Some).chain([None]).flat_map(schema::names);
     // Several databases are shown on a page of their own.

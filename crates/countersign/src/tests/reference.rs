@@ -140,7 +140,14 @@ fn the_page_of_the_configuration_follows_from_the_keys() {
     page.push_str(&format!("\n\n{}\n", wrapped(&format!("Most people need {}.", most_used.join(", ")), "")));
     page.push_str("\n## Top level\n\n");
     page.push_str(&keys(&schema, Some(&flags), ""));
-    let tables = [("limits", ""), ("reads", "reads_"), ("notify", "notify_"), ("http", ""), ("console", "console_")];
+    let tables = [
+        ("limits", ""),
+        ("reads", "reads_"),
+        ("notify", "notify_"),
+        ("otel", "otel_"),
+        ("http", ""),
+        ("console", "console_"),
+    ];
     for (table, prefix) in tables {
         page.push_str(&format!("## `[{table}]`\n\n{}", keys(&top[table], Some(&flags), prefix)));
     }

@@ -59,6 +59,7 @@ pub(super) fn tool(queries: QueryReader) -> Box<dyn Tool> {
 }
 
 async fn explain(queries: &QueryReader, given: Arguments, call: Call) -> ToolResult {
+    telemetry::set_statement(&given.query);
     match queries.of(&call).explain(&given.query, &given.params, call.trace.as_deref()).await {
         Ok(explained) => ToolOutput::read(&PlanData::new(explained)),
         Err(error) => Err(queries.failure(error, &given.query, &call).await),

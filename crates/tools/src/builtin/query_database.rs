@@ -143,6 +143,7 @@ pub(super) fn tool(queries: QueryReader, defaults: QueryDefaults) -> Box<dyn Too
 
 /// `row_format` is the default form of rows.
 async fn query(queries: &QueryReader, row_format: RowFormat, given: Arguments, call: Call) -> ToolResult {
+    telemetry::set_statement(&given.query);
     let request = ReadRequest {
         row_limit: given.row_limit,
         account: Some(call.principal.account_id.as_str()),

@@ -61,6 +61,7 @@ impl Tool for ManifestRead {
             let redaction = redaction(&self.spec, &params);
             let params = self.texts(&params)?;
             let Some(statement) = self.spec.statements.last() else { return ToolOutput::read(&Map::new()) };
+            telemetry::set_statement(&statement.sql);
             let request = ReadRequest {
                 account: Some(call.principal.account_id.as_str()),
                 trace: call.trace.as_deref(),

@@ -56,16 +56,21 @@ pub(crate) async fn run(
         database.ledger.signing.check()?;
     }
     bootstrap::check_several(&settings, arguments.demo)?;
+    // A call of a server with several databases says which it is about.
+    let namespace = targets.first().filter(|_| targets.len() == 1).map(|target| target.dbname.as_str());
+    telemetry::start(&settings.telemetry, namespace)?;
     let http = settings.http.clone();
     let server = Server::new(settings, arguments.demo)?;
     let configured = server.first.databases.iter().enumerate().zip(targets);
     let databases = configured.map(|((index, own), target)| server.start(index, own, target));
     let databases = databases.collect::<anyhow::Result<_>>()?;
     let starting = Starting { server, databases, sources, hangup };
-    match http {
+    let served = match http {
         Some(options) => http::serve(starting, &options, stop).await,
         None => stdio::serve(starting, stop).await,
-    }
+    };
+    telemetry::shut_down().await;
+    served
 }
 
 /// What the databases of a server share. Clones share it.

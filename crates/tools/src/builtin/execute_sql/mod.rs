@@ -89,6 +89,7 @@ impl WriteTool for ExecuteSql {
     fn prepare<'a>(&'a self, arguments: Map<String, Value>, call: &'a Call) -> Prepared<'a> {
         Box::pin(async move {
             let Arguments { sql, params, idempotency_key } = parsed(NAME, arguments)?;
+            telemetry::set_statement(&sql);
             let params = Map::from_iter([("sql".to_owned(), Value::from(sql)), ("params".to_owned(), params.into())]);
             let write = WriteCall { idempotency_key, ..call.write(NAME, params, &self.executor) };
             let mut proposal = NewProposal::builtin(TITLE, self.settings.tier, ApprovalRule::default());
