@@ -1,5 +1,5 @@
-//! What is exported, and where. OpenTelemetry's crates read the `OTEL_*` variables, apart from those that decide whether
-//! anything is exported.
+//! What is exported, and where. OpenTelemetry's crates read the `OTEL_*` variables, apart from those that decide
+//! whether anything is exported.
 
 /// The settings of this program. They take effect before the `OTEL_*` variables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

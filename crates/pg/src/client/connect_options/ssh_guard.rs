@@ -12,16 +12,20 @@ use nix::unistd::Pid;
 /// The first argument of a guard. A folder and the arguments of `ssh` follow.
 pub(super) const GUARD: &str = "ssh-guard";
 
-/// Runs `ssh` until it ends, or until standard input does, and removes the folder; `None` if these arguments are not
+/// The name of the socket in the folder.
+pub(super) const SOCKET: &str = "postgresql";
+
+/// Runs `ssh` until it ends, or until standard input does, and removes socket and folder; `None` if these arguments are not
 /// those of a guard.
 ///
 /// # Errors
 /// `ssh` cannot be run.
 pub fn guard_ssh(mut arguments: impl Iterator<Item = OsString>) -> Option<io::Result<ExitCode>> {
-    let folder = arguments.next().filter(|first| first == GUARD).and_then(|_| arguments.next())?;
+    let folder = arguments.next().filter(|first| first == GUARD).and_then(|_| arguments.next()).map(PathBuf::from)?;
     let outcome = run(Command::new("ssh").args(arguments));
-    // Nothing is left to be removed if ssh has never listened.
-    let _ = std::fs::remove_dir_all(PathBuf::from(folder));
+    // There is no socket if ssh has never listened. A folder with anything else is none of ours.
+    let _ = std::fs::remove_file(folder.join(SOCKET));
+    let _ = std::fs::remove_dir(folder);
     Some(outcome)
 }
 

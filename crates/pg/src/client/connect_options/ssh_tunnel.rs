@@ -1,5 +1,5 @@
-//! A tunnel through a bastion: the user's own `ssh` forwards a unix socket in a private folder to the database's server.
-//! The socket carries what a TCP connection would: TLS is negotiated with the database, for its own name.
+//! A tunnel through a bastion: the user's own `ssh` forwards a unix socket in a private folder to the database's
+//! server. The socket carries what a TCP connection would: TLS is negotiated with the database, for its own name.
 //!
 //! A unix socket, since other users of the machine could use a port. One `ssh -L` for all connections to a server, and
 //! not one `ssh -W` for each: people confirm the use of their keys, and bastions limit logins.
@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::ConnectOptionsError;
-use super::ssh_guard::GUARD;
+use super::ssh_guard::{GUARD, SOCKET};
 
 /// The time limit for `ssh` to log in and to listen.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -188,7 +188,7 @@ impl Ssh {
         let private = std::fs::Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().prefix("countersign-ssh-").permissions(private).tempdir();
         let folder = folder.map_err(failed)?;
-        let socket = folder.path().join("postgresql");
+        let socket = folder.path().join(SOCKET);
         let mut forward = OsString::from(&socket);
         forward.push(if host.contains(':') { format!(":[{host}]:{port}") } else { format!(":{host}:{port}") });
         let mut command = Command::new(own_program().map_err(failed)?);
