@@ -119,7 +119,8 @@ impl JwtVerifier {
         let label = self.issuer.label_claim.as_deref().and_then(|claim| claims.text(claim));
         let actor = label.filter(|label| is_label(label)).map(ToOwned::to_owned);
         let principal = Principal { account_id, actor, ..Principal::default() };
-        let identity = Identity { principal, profile: profile.clone(), databases: None, credential: CredentialKind::Jwt };
+        let identity =
+            Identity { principal, profile: profile.clone(), databases: None, credential: CredentialKind::Jwt };
         Ok((identity, StrongerScopes::new(Arc::clone(&self.scopes), strongest + 1)))
     }
 

@@ -170,7 +170,8 @@ mod tests {
     async fn a_client_that_goes_away_while_its_message_waits_for_a_slot_leaves_nothing() {
         let (inbox, mut incoming) = mpsc::channel(1);
         let principal = types::Principal::default();
-        let identity = Identity { principal, profile: "write".to_owned(), databases: None, credential: CredentialKind::None };
+        let identity =
+            Identity { principal, profile: "write".to_owned(), databases: None, credential: CredentialKind::None };
         let session = SseSession { identity, inbox, in_flight: InFlightScopes::default() };
         session.enqueue(ping(1), PendingBody::default()).await.unwrap();
         let held = Arc::new(());

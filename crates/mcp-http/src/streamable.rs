@@ -50,7 +50,7 @@ pub(crate) async fn handle(
             PostedMessage::Forwarded(forwarded) => *forwarded,
             PostedMessage::Direct(call, transport) => {
                 let server = request_context(&state, &client, None).mcp_server();
-                let response = Box::pin(call.run(&server, client.active.silent_peer.clone(), transport)).await;
+                let response = Box::pin(call.run(&server, client.active.silent_peer.clone(), *transport)).await;
                 return Ok(response.map(|body| pending.into_body(body)));
             }
         },
@@ -94,7 +94,7 @@ struct RequestedSession {
 }
 
 enum PostedMessage {
-    Direct(Box<DirectCall>, TransportContext),
+    Direct(Box<DirectCall>, Box<TransportContext>),
     Forwarded(Box<ForwardedRequest>),
 }
 
@@ -146,7 +146,7 @@ async fn read_post(
             let transport = TransportContext { is_written_by_rmcp: false, ..transport };
             let cancellation = claimed.as_ref().map(|claimed| claimed.cancellation.clone()).unwrap_or_default();
             pending.keep_alive(claimed);
-            return Ok(PostedMessage::Direct(Box::new(DirectCall::new(request, cancellation)), transport));
+            return Ok(PostedMessage::Direct(Box::new(DirectCall::new(request, cancellation)), Box::new(transport)));
         }
         message => message,
     };

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use ledger::read::ReadLimits;
-use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, LedgerOptions, ModificationLimits, PasswordCommand, Pooler, SshTunnel};
+use ledger::{
+    DEFAULT_CONNECT_TIMEOUT, Fingerprints, LedgerOptions, ModificationLimits, PasswordCommand, Pooler, SshTunnel,
+};
 use tools::ExecuteSqlSettings;
 use types::{DatabaseLabel, DatabaseName, ReasonRule, Secret};
 
