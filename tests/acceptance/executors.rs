@@ -137,7 +137,7 @@ async fn effects_beyond_a_rollback_are_shown_by_their_own_preview_and_happen_aft
         reader: None,
         name: None,
         has_ledger: true,
-        gauges: tools::LedgerScrape::new(Some(ledger.gauges())),
+        scrape: tools::LedgerScrape::new(Some(ledger.gauges())),
         ledger: ledger.clone(),
         metrics: tools::Metrics::new(),
         call_deadline: Duration::from_secs(20),

@@ -53,7 +53,7 @@ impl World {
     }
 
     async fn scrape(&self) -> Scraped {
-        Scraped::parse(&self.services.metrics.render(std::slice::from_ref(&self.services)).await)
+        Scraped::parse(&self.services.metrics.render(&[self.services.gauges().await]))
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn without_reader(ledger: &Ledger) -> Services {
         name: None,
         reader: None,
         has_ledger: true,
-        gauges: LedgerScrape::new(Some(ledger.gauges())),
+        scrape: LedgerScrape::new(Some(ledger.gauges())),
         ledger: ledger.clone(),
         call_deadline: Duration::from_secs(20),
         activity: tools::Activity::default(),
@@ -145,7 +145,7 @@ async fn a_call_is_counted_once_by_its_outcome_and_labels_hold_none_of_its_data(
     assert_eq!(counted, expected.each_ref().map(|(name, count)| (name.as_str(), *count)));
     assert_eq!(scraped.of(r#"countersign_tool_call_duration_seconds_count{tool="query_database"}"#), 4.0);
     assert_eq!(scraped.of("countersign_calls_in_flight"), 0.0);
-    let text = world.services.metrics.render(std::slice::from_ref(&world.services)).await;
+    let text = world.services.metrics.render(&[world.services.gauges().await]);
     let counters: Vec<&str> = text.lines().filter(|line| line.starts_with("countersign_tool_calls_total")).collect();
     assert!(counters.is_sorted(), "{counters:#?}");
     let buckets: Vec<&str> =

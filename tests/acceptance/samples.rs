@@ -3,6 +3,7 @@
 
 mod clients;
 mod commands;
+mod databases;
 mod generated;
 mod reads;
 mod shop;
@@ -72,6 +73,14 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("CONTRIBUTING.md", "cargo build", "the_demo_is_what_the_readme_starts"),
     ("packaging/README.md", "cargo run --release", "the_command_of_the_page_makes_every_package_that_the_page_lists"),
     ("docs/topics/agent-cli.md", "$ countersign query", "the_query_of_the_page_on_the_command_line"),
+    ("docs/topics/several-databases.md", "psql -q -d shop -c", "a_write_to_staging_is_undone_as_the_page_says"),
+    ("docs/topics/several-databases.md", "# countersign.toml", "a_write_to_staging_is_undone_as_the_page_says"),
+    (
+        "docs/topics/several-databases.md",
+        "{\"name\": \"set_order_status\"",
+        "a_write_to_staging_is_undone_as_the_page_says",
+    ),
+    ("docs/topics/several-databases.md", "$ countersign audit list", "a_write_to_staging_is_undone_as_the_page_says"),
     ("docs/topics/audit.md", "select m.admitted_at", "statements_for_auditors"),
     ("docs/topics/audit.md", "countersign audit list", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/topics/audit.md", "select at, login", "statements_for_auditors"),

@@ -77,3 +77,31 @@ impl Activity {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn tasks_look_for_work_each_second_while_a_database_is_used_and_each_minute_otherwise() {
+        let (always, measured) = (Activity::default(), Activity::measured());
+        tokio::time::advance(IDLE_INTERVAL).await;
+        let took = async |activity: &Activity| {
+            let begun = Instant::now();
+            activity.turn().await;
+            begun.elapsed()
+        };
+        assert_eq!((took(&always).await, took(&measured).await), (INTERVAL, IDLE_INTERVAL));
+        let waiting = tokio::spawn({
+            let measured = measured.clone();
+            async move { measured.turn().await }
+        });
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        measured.note();
+        waiting.await.unwrap();
+        assert_eq!(begun.elapsed(), Duration::ZERO, "a call wakes the tasks");
+        assert_eq!(took(&measured).await, INTERVAL);
+        assert!(!measured.is_idle());
+    }
+}

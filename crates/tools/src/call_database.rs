@@ -4,10 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use types::{DatabaseLabel, Envelope, ErrorCode, Failure, Rollback, UndoCall};
-
-use crate::builtin;
-use crate::toolset::CallResult;
+use types::{DatabaseLabel, ErrorCode, Failure, Rollback, UndoCall};
 
 /// The argument that names the database of a call.
 pub const DATABASE: &str = "database";
@@ -16,18 +13,18 @@ pub const DATABASE: &str = "database";
 #[derive(Debug, Clone)]
 pub struct CallDatabase {
     pub(crate) label: DatabaseLabel,
-    /// The tools of manifests that several databases have.
-    shared: Arc<BTreeSet<String>>,
+    /// The tools that take the name of a database.
+    tools: Arc<BTreeSet<String>>,
 }
 
 impl CallDatabase {
-    pub(crate) const fn new(label: DatabaseLabel, shared: Arc<BTreeSet<String>>) -> Self {
-        Self { label, shared }
+    pub(crate) const fn new(label: DatabaseLabel, tools: Arc<BTreeSet<String>>) -> Self {
+        Self { label, tools }
     }
 
     /// Whether a tool takes the argument [`DATABASE`]. The databases that one caller reaches do not matter.
     pub(crate) fn is_argument_of(&self, tool: &str) -> bool {
-        builtin::is_builtin(tool) || self.shared.contains(tool)
+        self.tools.contains(tool)
     }
 
     /// Arguments of a tool within those of another one, without the database.
@@ -62,18 +59,5 @@ impl CallDatabase {
         let undo_calls = rollback.undo_calls.into_iter();
         let undo_calls = undo_calls.map(|call| UndoCall { params: named(&call.tool, call.params), ..call }).collect();
         Rollback { undo_params, undo_calls, ..rollback }
-    }
-
-    /// The result, with the names of the database for agents and users.
-    pub(crate) fn result(&self, mut result: CallResult) -> CallResult {
-        let (Envelope::Success { meta, .. } | Envelope::Failure { meta, .. }) = &mut result.envelope;
-        meta.database = Some(self.label.name.clone());
-        meta.environment.clone_from(&self.label.environment);
-        meta.rollback = meta.rollback.take().map(|rollback| self.rollback(rollback));
-        let texts = result.question.as_mut().map(|question| &mut question.text);
-        for text in texts.into_iter().chain(result.page.as_mut().map(|page| &mut page.text)) {
-            *text = format!("Database: {}\n{text}", self.label);
-        }
-        result
     }
 }

@@ -61,7 +61,7 @@ pub use live_registry::{
     DatabaseHealth, ListChange, LiveDatabase, LiveRegistry, NotServed, ProfileToolsets, ProfileView, View,
 };
 pub use mask_policy::{MaskPolicy, MaskRule};
-pub use metrics::{LedgerScrape, Metrics};
+pub use metrics::{DatabaseGauges, LedgerScrape, Metrics};
 pub use profile::Profile;
 pub use proposal_worker::run_proposal_worker;
 pub use registry::Registry;
@@ -70,6 +70,5 @@ pub use tool::{
     Annotations, Call, Caller, Disposition, PageRequest, Question, TIER, Tool, ToolError, ToolInfo, ToolLookup,
     ToolOutput, ToolResult, UserAnswer, UserDecision,
 };
-pub use toolset::{CallResult, RegistryError, Toolset};
-pub use unavailable::Unavailable;
+pub use toolset::{CallResult, RegistryError, Toolset, Unavailable};
 pub use unfit_tool::UnfitTool;

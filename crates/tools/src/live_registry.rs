@@ -19,10 +19,9 @@ use types::{DatabaseLabel, DatabaseName};
 use crate::call_database::CallDatabase;
 use crate::metrics::Metrics;
 use crate::profile::Profile;
-use crate::registry::{NamedToolset, Registry, shared};
+use crate::registry::{NamedToolset, Registry, taking_a_database};
 use crate::services::Services;
-use crate::toolset::Toolset;
-use crate::unavailable::Unavailable;
+use crate::toolset::{Toolset, Unavailable};
 
 /// The toolsets of a database for all profiles, which are built and replaced together.
 #[derive(Debug, Default)]
@@ -137,10 +136,10 @@ impl Snapshot {
 
     fn build(&self, view: &View) -> Registry {
         let declared = self.databases.iter().map(|database| &database.toolsets.declared);
-        let shared = Arc::new(shared(declared.map(|names| names.iter().map(String::as_str))));
+        let taking = Arc::new(taking_a_database(declared));
         let reached = self.databases.iter().filter(|database| view.reaches(database.label.as_ref()));
         let toolset = |ServedDatabase { label, toolsets, .. }: &ServedDatabase| {
-            let database = label.clone().map(|label| Arc::new(CallDatabase::new(label, Arc::clone(&shared))));
+            let database = label.clone().map(|label| Arc::new(CallDatabase::new(label, Arc::clone(&taking))));
             Some(NamedToolset { database, tools: Arc::clone(toolsets.get(&view.profile)?) })
         };
         Registry::new(reached.filter_map(toolset).collect())
@@ -213,7 +212,7 @@ impl LiveRegistry {
         let snapshot = Arc::clone(&self.current.borrow());
         let reached: Vec<Services> =
             snapshot.databases.iter().filter_map(|database| database.services.clone()).collect();
-        metrics.render(&reached).await
+        metrics.render(&join_all(reached.iter().map(Services::gauges)).await)
     }
 
     /// The tools of a caller with this view, which follow every change.

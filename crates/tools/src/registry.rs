@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use catalog::ResourceRegistry;
 use serde_json::{Map, Value, json};
-use types::{DatabaseLabel, ErrorCode, Failure, Principal};
+use types::{DatabaseLabel, Envelope, ErrorCode, Failure, Principal};
 
 use crate::builtin;
 use crate::call_database::{CallDatabase, DATABASE};
@@ -163,23 +163,17 @@ impl Registry {
         };
         let NamedToolset { database, tools } = self.databases.get(index)?;
         let result = tools.call(tool, arguments, caller.into(), database.as_ref()).await;
-        Some(match database {
-            Some(database) => database.result(result),
-            None => result,
-        })
+        Some(named(database.as_deref(), result))
     }
 
     /// Answers a call of a tool that does not fit its database; `None` if the caller has no such tool.
     #[must_use]
     pub fn call_outdated(&self, name: &str, arguments: &Map<String, Value>) -> Option<CallResult> {
-        let named = self.named_database(arguments);
-        let mut databases = self.databases.iter().filter(|database| named.is_none() || named == database.name());
+        let wanted = self.named_database(arguments);
+        let mut databases = self.databases.iter().filter(|database| wanted.is_none() || wanted == database.name());
         databases.find_map(|NamedToolset { database, tools }| {
             let result = tools.call_outdated(name)?;
-            Some(match database {
-                Some(database) => database.result(result),
-                None => result,
-            })
+            Some(named(database.as_deref(), result))
         })
     }
 
@@ -224,6 +218,22 @@ fn refused(entry: &RegistryEntry, why: &str, hint: impl Into<String>) -> Failure
     Failure::new(ErrorCode::InvalidParams, format!("{}: {why}", entry.info.name)).hint(hint)
 }
 
+/// The result, with the names of its database for agents and users.
+fn named(database: Option<&CallDatabase>, mut result: CallResult) -> CallResult {
+    let Some(database) = database else { return result };
+    let label = &database.label;
+    let (Envelope::Success { meta, .. } | Envelope::Failure { meta, .. }) = &mut result.envelope;
+    meta.database = Some(label.name.clone());
+    meta.environment.clone_from(&label.environment);
+    meta.rollback = meta.rollback.take().map(|rollback| database.rollback(rollback));
+    let question = result.question.as_mut().map(|question| &mut question.text);
+    let page = result.page.as_mut().map(|page| &mut page.text);
+    for text in question.into_iter().chain(page) {
+        *text = format!("Database: {label}\n{text}");
+    }
+    result
+}
+
 /// The description of a tool that takes the name of a database: one of these.
 fn with_database(info: &ToolInfo, databases: &[&CallDatabase]) -> ToolInfo {
     let names: Vec<&str> = databases.iter().map(|database| database.label.name.as_str()).collect();
@@ -244,13 +254,15 @@ fn with_database(info: &ToolInfo, databases: &[&CallDatabase]) -> ToolInfo {
     ToolInfo { input_schema: Arc::new(schema), ..info.clone() }
 }
 
-/// The tools of manifests that more than one of these databases has, by name.
-pub(crate) fn shared<'a>(names: impl IntoIterator<Item = impl IntoIterator<Item = &'a str>>) -> BTreeSet<String> {
-    let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
-    for name in names.into_iter().flatten() {
+/// The tools that take the name of a database: the built-in ones, and those that the manifests of more than one
+/// database declare.
+pub(crate) fn taking_a_database<'a>(declared: impl IntoIterator<Item = &'a BTreeSet<String>>) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    let mut taking: BTreeSet<String> = builtin::NAMES.into_iter().map(str::to_owned).collect();
+    for name in declared.into_iter().flatten() {
         if !seen.insert(name) {
-            shared.insert(name.to_owned());
+            taking.insert(name.clone());
         }
     }
-    shared
+    taking
 }

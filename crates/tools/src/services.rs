@@ -8,7 +8,7 @@ use types::{DatabaseName, ReasonRule, Tier};
 
 use crate::activity::Activity;
 use crate::mask_policy::MaskPolicy;
-use crate::metrics::{LedgerScrape, Metrics};
+use crate::metrics::{DatabaseGauges, LedgerScrape, Metrics};
 
 #[derive(Debug, Clone)]
 pub struct Services {
@@ -19,7 +19,7 @@ pub struct Services {
     pub ledger: Ledger,
     /// Whether the database has a ledger. Without one, only reads are served.
     pub has_ledger: bool,
-    pub gauges: LedgerScrape,
+    pub scrape: LedgerScrape,
     pub call_deadline: Duration,
     pub activity: Activity,
     /// The counters of calls. They exist until the process ends, even if tools are removed.
@@ -64,5 +64,15 @@ impl ExecuteSqlSettings {
     /// How much of the returned rows an answer has.
     pub(crate) const fn retention(&self) -> RowRetention {
         RowRetention { rows: self.limits.default_rows as usize, bytes: self.limits.max_bytes }
+    }
+}
+
+impl Services {
+    /// The state of the database now, for metrics.
+    pub async fn gauges(&self) -> DatabaseGauges {
+        let counts = self.scrape.counts().await;
+        let read = self.reader.as_ref().map(Reader::status);
+        let write = self.ledger.gate().usage();
+        DatabaseGauges::new(self.name.as_ref(), read, write, self.ledger.read_log().status(), counts)
     }
 }

@@ -11,6 +11,7 @@ use ledger::read::ResponsePermit;
 use ledger::{DuplicateExecutor, ExecutorRegistry, ReadEntry, ReadLog, WriteExecutor};
 use manifest::{Access, BuiltinTool, OutdatedTool, ToolCatalog, ToolSpec};
 use serde_json::{Map, Value};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use types::{Envelope, ErrorCode, Failure, Meta, NumberFields, Principal, Rollback};
 
@@ -28,8 +29,10 @@ use crate::profile::Profile;
 use crate::row_masking::{masked, refused_for_masks};
 use crate::services::Services;
 use crate::tool::{Call, Caller, PageRequest, Question, Tool, ToolError, ToolInfo, ToolLookup, ToolOutput, ToolResult};
-use crate::unavailable::Unavailable;
 use crate::unfit_tool::UnfitTool;
+
+/// The failure that every call returns for now. The task that tries to connect updates it.
+pub type Unavailable = watch::Receiver<Failure>;
 
 /// The reason why the tools of a database cannot be built. The server must not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

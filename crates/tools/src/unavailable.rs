@@ -7,16 +7,11 @@ use std::time::Duration;
 
 use ledger::read::ReadLimits;
 use manifest::ToolCatalog;
-use tokio::sync::watch;
-use types::Failure;
 
 use crate::builtin;
 use crate::metrics::Metrics;
 use crate::tool::{Call, Tool, ToolInfo, ToolResult};
-use crate::toolset::{RegistryError, Toolset};
-
-/// The failure that every call returns for now. The task that tries to connect updates it.
-pub type Unavailable = watch::Receiver<Failure>;
+use crate::toolset::{RegistryError, Toolset, Unavailable};
 
 struct UnavailableTool {
     info: ToolInfo,

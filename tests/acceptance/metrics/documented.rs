@@ -26,7 +26,7 @@ async fn everything() -> String {
         world.call("query_database", serde_json::json!({"query": query})).await;
         world.call("describe_database", serde_json::json!({})).await;
     }
-    let text = world.services.metrics.render(std::slice::from_ref(&world.services)).await;
+    let text = world.services.metrics.render(&[world.services.gauges().await]);
     let scraped = super::Scraped::parse(&text);
     assert_eq!(scraped.of(r#"countersign_http_requests_total{route="/mcp",status="429"}"#), 2.0);
     assert_eq!(scraped.of(r#"countersign_http_refused_total{reason="rate_limited"}"#), 1.0);

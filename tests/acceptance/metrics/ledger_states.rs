@@ -10,7 +10,7 @@ use super::{Scraped, without_reader};
 async fn scrape(db: &Database) -> Scraped {
     let ledger = Ledger::new(ConnectOptions::parse(&db.writer_url()).unwrap(), LedgerOptions::default());
     let services = without_reader(&ledger);
-    Scraped::parse(&services.metrics.render(std::slice::from_ref(&services)).await)
+    Scraped::parse(&services.metrics.render(&[services.gauges().await]))
 }
 
 /// A proposal of that state: made, decided and ended so many minutes ago.

@@ -12,7 +12,7 @@ use tokio::process::Command;
 
 use super::sample;
 
-const TABLES: &str = "create schema shop;
+pub(super) const TABLES: &str = "create schema shop;
     create table shop.orders (id bigint primary key, status text not null, placed date not null);
     create table shop.customers (id bigint primary key, email text);
     insert into shop.orders values (17, 'paid', '2026-02-01'), (18, 'open', '2025-12-31')";
@@ -85,7 +85,7 @@ impl Shop {
         self.run_in("shop", sql).await;
     }
 
-    async fn run_in(&self, database: &str, sql: &str) {
+    pub(super) async fn run_in(&self, database: &str, sql: &str) {
         let url = self.cluster.connection_string(database);
         let client = testkit::connect(&url).await;
         client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));

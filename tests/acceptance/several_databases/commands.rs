@@ -57,7 +57,7 @@ async fn records_of_all_databases_are_listed_and_one_is_found_and_undone_where_i
     assert!(nobody.code == 1 && nobody.err.contains(why), "{}", nobody.err);
     let mut query = testkit::bare_front_end("query");
     query.arg("--config").arg(shop.folder.path().join("countersign.toml"));
-    query.args(["--database", "shop_staging", "select current_database()"]);
+    query.args(["--database", "shop_staging", "--sql", "select current_database()"]);
     let read = run(&mut query).await;
     assert!(read.out.contains(shop.staging.name()), "{} {}", read.out, read.err);
 }

@@ -98,9 +98,8 @@ async fn a_name_stands_for_one_tool() {
 async fn a_profile_and_a_token_reach_the_databases_that_they_name() {
     let shop = Shop::new().await;
     let (everywhere, its_table) = HttpServer::token("ana", &[]).await;
-    let (staging, table) = HttpServer::token("bob", &[]).await;
+    let (staging, only) = HttpServer::token("bob", &["--databases", "shop_staging"]).await;
     let (of_profile, own_table) = HttpServer::token("eva", &["--profile", "tester"]).await;
-    let only = format!("{table}databases = [\"shop_staging\"]\n");
     let profile = "[profiles.tester]\naccess = [\"read\"]\ndatabases = [\"shop_staging\"]\n";
     let config = shop.config(&format!("{its_table}\n{only}\n{own_table}\n{profile}"), "");
     let mut command = shop.folder.command(&config);

@@ -139,7 +139,7 @@ impl ToolBuilder {
             name: database.name().cloned(),
             reader,
             has_ledger,
-            gauges: LedgerScrape::new(has_ledger.then(|| ledger.gauges())),
+            scrape: LedgerScrape::new(has_ledger.then(|| ledger.gauges())),
             ledger,
             call_deadline: database.call_deadline,
             activity: if is_first { Activity::default() } else { Activity::measured() },

@@ -4,40 +4,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use auth::{LABEL_RULE, is_label};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Map, Value};
 use serde_spanned::Spanned;
 use toml::de::DeTable;
 use types::{DatabaseLabel, DatabaseName};
 
-use super::key_group::properties;
-use super::keys::{DatabaseGroups, LIMITS, TOP};
+use super::database_keys::{DatabaseTableKeys, INNER, TABLE};
+use super::keys::{DatabaseGroups, TOP};
 use super::masks::{self, MaskConfig};
 use super::reader::Reader;
-use super::reads_keys::READS;
 use super::schema;
-
-/// The table of the databases.
-pub(super) const TABLE: &str = "database";
-
-/// The tables within that of a database.
-const INNER: [&str; 2] = [LIMITS, READS];
-
-/// The keys of a database that no flag gives.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default)]
-struct DatabaseTableKeys {
-    /// What the database is used for, such as production. Agents and people see it in every answer.
-    #[schemars(with = "Option<String>")]
-    environment: Option<Spanned<String>>,
-    /// What agents should know of the database.
-    #[schemars(with = "Option<String>")]
-    description: Option<Spanned<String>>,
-    /// Prefix of the names of the tools of its manifests, where another database has other tools of the same names.
-    #[schemars(with = "Option<String>")]
-    prefix: Option<Spanned<String>>,
-}
 
 /// A database of the file.
 #[derive(Debug, Clone)]
@@ -47,18 +22,6 @@ pub(super) struct DatabaseTable {
     pub(super) keys: DatabaseGroups,
     /// Its own masks, in place of the general ones.
     pub(super) masks: Option<MaskConfig>,
-}
-
-/// The schema of the table of a database.
-pub(super) fn schema() -> Map<String, Value> {
-    let mut keys = properties::<DatabaseTableKeys>();
-    keys.extend(DatabaseGroups::schema(TOP));
-    for name in INNER {
-        let description = format!("As [{name}].");
-        keys.insert(name.to_owned(), schema::table(&description, DatabaseGroups::schema(name)));
-    }
-    keys.insert(masks::TABLE.to_owned(), masks::schema());
-    keys
 }
 
 impl<'s> Reader<'s> {
@@ -108,7 +71,7 @@ impl<'s> Reader<'s> {
         keys.resolve_paths(folder);
         for (inner, rest) in &tables {
             let (prefix, known) = match *inner {
-                TOP => (format!("{TABLE}.{name}."), schema().keys().cloned().collect()),
+                TOP => (format!("{TABLE}.{name}."), schema::database().keys().cloned().collect()),
                 inner => (format!("{TABLE}.{name}.{inner}."), schema::names(Some(inner))),
             };
             self.refuse_rest(rest, &prefix, &known);

@@ -8,6 +8,7 @@ mod bounded;
 mod console;
 mod console_keys;
 mod database;
+mod database_keys;
 mod database_tables;
 mod execute_sql;
 mod file;

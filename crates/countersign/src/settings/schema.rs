@@ -4,10 +4,10 @@
 use serde_json::{Map, Value, json};
 
 use super::console_keys::{CONSOLE, CONSOLE_OIDC, OIDC, OidcKeys};
-use super::database_tables;
+use super::database_keys::{self, DatabaseTableKeys};
 use super::http_auth_keys::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
 use super::key_group::properties;
-use super::keys::{HTTP, Keys, LIMITS, TOP};
+use super::keys::{DatabaseGroups, HTTP, Keys, LIMITS, TOP};
 use super::masks;
 use super::notify_keys::NOTIFY;
 use super::otel_keys::OTEL;
@@ -26,10 +26,10 @@ pub(super) fn schema() -> Value {
         top.insert(name.to_owned(), table(description, Keys::schema(name)));
     }
     top.insert(CONSOLE.to_owned(), console());
-    let own = with(table("One database of several.", database_tables::schema()), "minProperties", 1.into());
+    let own = with(table("One database of several.", database()), "minProperties", 1.into());
     let names = json!({"description": "The databases of a server with several, by name.", "type": "object",
         "patternProperties": {"^[a-z][a-z0-9_]{0,31}$": own}, "additionalProperties": false});
-    top.insert(database_tables::TABLE.to_owned(), names);
+    top.insert(database_keys::TABLE.to_owned(), names);
     let own = table("Your own set of tools.", properties::<ProfileKeys>());
     let own = with(own, "minProperties", 1.into());
     let names = json!({"description": "Your own profiles, by name.", "type": "object",
@@ -47,6 +47,17 @@ pub(super) fn schema() -> Value {
         schema.shift_insert(0, "$schema".to_owned(), "https://json-schema.org/draft/2020-12/schema".into());
     }
     schema
+}
+
+/// The keys of the table of a database.
+pub(super) fn database() -> Map<String, Value> {
+    let mut keys = properties::<DatabaseTableKeys>();
+    keys.extend(DatabaseGroups::schema(TOP));
+    for name in database_keys::INNER {
+        keys.insert(name.to_owned(), table(&format!("As [{name}]."), DatabaseGroups::schema(name)));
+    }
+    keys.insert(masks::TABLE.to_owned(), masks::schema());
+    keys
 }
 
 fn console() -> Value {
@@ -110,7 +121,7 @@ fn with(mut table: Value, keyword: &str, value: Value) -> Value {
     table
 }
 
-pub(super) fn table(description: &str, properties: Map<String, Value>) -> Value {
+fn table(description: &str, properties: Map<String, Value>) -> Value {
     json!({"description": description, "type": "object", "properties": properties, "additionalProperties": false})
 }
 

@@ -159,7 +159,7 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
     keys.extend(of_console.chain(of_secret.keys().map(|key| format!("console_oidc_{key}"))));
     let auth = [http_auth_keys::TOKENS, http_auth_keys::OAUTH];
     let tables = [
-        &[keys::LIMITS, keys::HTTP, profiles::TABLE, masks::TABLE, database_tables::TABLE, console_keys::CONSOLE][..],
+        &[keys::LIMITS, keys::HTTP, profiles::TABLE, masks::TABLE, database_keys::TABLE, console_keys::CONSOLE][..],
         &prefixed,
         &auth,
     ]
@@ -217,7 +217,7 @@ fn the_example_in_the_documentation_is_read_and_has_every_key() {
     let tables = tables.into_iter().chain(console);
     let keys = tables.map(Some).chain([None]).flat_map(schema::names);
     // Several databases are shown on a page of their own.
-    let elsewhere = [console_keys::OIDC, database_tables::TABLE, "databases"];
+    let elsewhere = [console_keys::OIDC, database_keys::TABLE, "databases"];
     for key in keys.filter(|key| !elsewhere.contains(&key.as_str())) {
         let is_shown =
             ["{} = ", "[{}", "[[{}]]"].iter().any(|form| whole.contains(&format!("\n{}", form.replace("{}", &key))));

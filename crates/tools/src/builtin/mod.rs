@@ -149,18 +149,18 @@ fn query_defaults(catalog: &ToolCatalog) -> QueryDefaults {
     catalog.builtin.get(query_database::NAME).map(|tool| tool.query).unwrap_or_default()
 }
 
-/// The names that no manifest may use, even if the tool is not served.
+/// The names that no manifest may use, even if the tool is not served, in the order in which clients list the tools.
 pub const NAMES: [&str; 14] = [
     query_database::NAME,
     describe_database::NAME,
     explain_query::NAME,
     get_recent_mutations::NAME,
     get_mutation_detail::NAME,
-    preview_mutation::NAME,
+    execute_sql::NAME,
     UndoKind::Mutation.name(),
     undo::plan::NAME,
     UndoKind::Run.name(),
-    execute_sql::NAME,
+    preview_mutation::NAME,
     list_proposals::NAME,
     get_proposal::NAME,
     confirm_proposal::NAME,

@@ -11,11 +11,11 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
+use types::DatabaseName;
 
 use super::PREFIX;
 use super::cached::Cached;
 use super::database_labels::DatabaseLabels;
-use crate::services::Services;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PoolLabels {
@@ -74,8 +74,9 @@ impl LedgerScrape {
         }
     }
 
-    /// The counts; `None` if there is no ledger, or it does not answer.
-    pub(super) async fn counts(&self) -> Option<LedgerCounts> {
+    /// The counts; `None` if there is no ledger, or it does not answer within about 2 s. The ledger is queried at most
+    /// every 5 s, however many scrapers there are.
+    pub(crate) async fn counts(&self) -> Option<LedgerCounts> {
         let this = self.clone();
         // The query runs in a task of its own: if a scraper disconnects, the next one gets its result.
         let asked = tokio::spawn(async move {
@@ -97,7 +98,8 @@ async fn count(gauges: LedgerGauges, is_silent: &AtomicBool) -> Option<LedgerCou
 }
 
 /// The state of one database at the time of a scrape.
-pub(super) struct DatabaseGauges {
+#[derive(Debug)]
+pub struct DatabaseGauges {
     database: DatabaseLabels,
     pools: Vec<(&'static str, PoolStatus)>,
     reads: ReadLogStatus,
@@ -106,14 +108,18 @@ pub(super) struct DatabaseGauges {
 }
 
 impl DatabaseGauges {
-    pub(super) fn new(services: &Services, counts: Option<LedgerCounts>) -> Self {
-        let read = services.reader.as_ref().map(|reader| ("read", reader.status()));
-        Self {
-            database: DatabaseLabels::new(services.name.as_ref()),
-            pools: read.into_iter().chain([("write", services.ledger.gate().usage())]).collect(),
-            reads: services.ledger.read_log().status(),
-            counts,
-        }
+    /// The state of the database `name`: of its pools for reads and writes, of its log of reads, and what its ledger has
+    /// counted, which is `None` if there is none, or it has not answered.
+    pub(crate) fn new(
+        name: Option<&DatabaseName>,
+        read: Option<PoolStatus>,
+        write: PoolStatus,
+        reads: ReadLogStatus,
+        counts: Option<LedgerCounts>,
+    ) -> Self {
+        let read = read.map(|read| ("read", read));
+        let pools = read.into_iter().chain([("write", write)]).collect();
+        Self { database: DatabaseLabels::new(name), pools, reads, counts }
     }
 
     fn labels(&self) -> DatabaseLabels {

@@ -16,7 +16,6 @@ mod process;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use futures_util::future::join_all;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
@@ -25,11 +24,8 @@ pub use self::http::{GaugeGuard, HttpMetrics, RefusalReason};
 use calls::CallMetrics;
 pub(crate) use calls::ToolMetrics;
 use database_labels::DatabaseLabels;
-use gauges::DatabaseGauges;
-pub use gauges::LedgerScrape;
+pub use gauges::{DatabaseGauges, LedgerScrape};
 use types::DatabaseName;
-
-use crate::services::Services;
 
 /// Sorts the samples of each metric by their labels, since the library has no fixed order. The samples of a histogram
 /// stay together in their own order.
@@ -121,14 +117,10 @@ impl Metrics {
         self.shared.calls.of_tool(name, self.database.clone())
     }
 
-    /// All metrics as text in the format [`CONTENT_TYPE`], within about 2 s, with the state of these databases. The
-    /// metrics of a ledger are omitted if there is none, or it does not answer. A ledger is queried at most every 5 s,
-    /// however many scrapers there are.
-    pub async fn render(&self, databases: &[Services]) -> String {
-        let counted = join_all(databases.iter().map(|services| services.gauges.counts())).await;
-        let gauges = databases.iter().zip(counted).map(|(own, counts)| DatabaseGauges::new(own, counts));
-        let gauges: Vec<DatabaseGauges> = gauges.collect();
-        let ours = gauges::registry(&gauges);
+    /// All metrics as text in the format [`CONTENT_TYPE`], with the state of these databases.
+    #[must_use]
+    pub fn render(&self, databases: &[DatabaseGauges]) -> String {
+        let ours = gauges::registry(databases);
         let process = process::registry(self.shared.since);
         let mut text = String::new();
         let written = [&self.shared.registry, &ours, &process]

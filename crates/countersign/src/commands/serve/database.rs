@@ -9,7 +9,7 @@ use manifest::Source;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tools::{Metrics, Services, Unavailable};
-use types::{ErrorCode, Failure};
+use types::{DatabaseName, ErrorCode, Failure};
 
 use super::Server;
 use super::reload::{CompiledState, DatabaseReloader};
@@ -228,19 +228,45 @@ impl DatabaseStart {
         }
         tokio::spawn(services.activity.clone().close_unused(services.ledger.clone(), services.reader.clone()));
         let read_log = services.ledger.read_log().start();
-        tracing::info!(
-            name = own.name().map(tracing::field::display),
+        let announcement = Announcement {
             tools,
-            executors = live.executors().map_or(0, |executors| executors.names().count()),
-            profile = settings.profile,
-            account = settings.account.as_str(),
+            executors: live.executors().map_or(0, |executors| executors.names().count()),
+            name: own.name().cloned(),
+            target,
+        };
+        tokio::spawn(announcement.log(server.clone()));
+        let compiled = CompiledState { manifests, misfits, watched, version: None };
+        server.serve_changes(DatabaseReloader::new(server.clone(), live.clone(), own, builder, compiled));
+        Ok(RunningDatabase { proposal_worker, read_log, services })
+    }
+}
+
+/// What the log says when calls of a database are answered.
+struct Announcement {
+    /// The number of tools in the default profile.
+    tools: usize,
+    executors: usize,
+    name: Option<DatabaseName>,
+    target: ConnectOptions,
+}
+
+impl Announcement {
+    /// Logs it as soon as clients are served.
+    async fn log(self, server: Server) {
+        if server.is_serving.subscribe().wait_for(|is_serving| *is_serving).await.is_err() {
+            return;
+        }
+        let Self { tools, executors, name, target } = self;
+        tracing::info!(
+            name = name.as_ref().map(tracing::field::display),
+            tools,
+            executors,
+            profile = server.first.profile,
+            account = server.first.account.as_str(),
             database = target.dbname,
             place = target.address(),
             "ready"
         );
-        let compiled = CompiledState { manifests, misfits, watched, version: None };
-        server.serve_changes(DatabaseReloader::new(server.clone(), live.clone(), own, builder, compiled));
-        Ok(RunningDatabase { proposal_worker, read_log, services })
     }
 }
 
@@ -264,6 +290,6 @@ impl RunningDatabase {
             reader.drain().await;
         }
         services.ledger.read_log().finish(read_log).await;
-        services.gauges.drain().await;
+        services.scrape.drain().await;
     }
 }

@@ -10,12 +10,12 @@
 
 mod database;
 mod http;
+mod http_frontend;
 mod reload;
 mod state_keys;
 mod stdio;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join_all;
 use mcp::Elicitation;
@@ -25,7 +25,7 @@ use tools::metrics::Metrics;
 use tools::{LiveRegistry, ProfileToolsets, View};
 
 use self::database::{RunningDatabase, StartingDatabase};
-pub(crate) use self::http::HttpFrontend;
+use self::http_frontend::HttpFrontend;
 use self::reload::{DatabaseReloader, Reloader};
 use self::state_keys::KeyRing;
 use crate::commands::cli::ServeArgs;
@@ -88,7 +88,7 @@ struct Server {
     /// The databases that were reached, in the order in which that happened.
     reached: watch::Sender<Vec<DatabaseReloader>>,
     /// Whether clients are served.
-    is_serving: Arc<AtomicBool>,
+    is_serving: watch::Sender<bool>,
 }
 
 impl Server {
@@ -101,7 +101,7 @@ impl Server {
             metrics: Metrics::new(),
             reached: watch::Sender::new(Vec::new()),
             settings: watch::Sender::new(Arc::clone(&first)),
-            is_serving: Arc::default(),
+            is_serving: watch::Sender::new(false),
             demo,
             first,
         })
@@ -117,7 +117,7 @@ impl Server {
 
     /// Whether a database that cannot be served ends the server: it has no other one, and no clients yet.
     fn ends_with_its_database(&self) -> bool {
-        self.first.databases.len() == 1 && !self.is_serving.load(Ordering::Relaxed)
+        self.first.databases.len() == 1 && !*self.is_serving.borrow()
     }
 
     /// The number of tools in this profile.

@@ -14,7 +14,8 @@ use tokio::time::MissedTickBehavior;
 use tools::LiveDatabase;
 use types::{ErrorCode, Failure};
 
-use super::{Server, http::HttpFrontend};
+use super::Server;
+use super::http_frontend::HttpFrontend;
 use crate::commands::bootstrap::{self, BuiltTools, ToolBuilder};
 use crate::settings::{ConfigSources, DatabaseSettings, Settings};
 

@@ -1,8 +1,6 @@
 //! MCP over standard input and output. A client starts the process and shows little if the process exits. So the
 //! process serves the read tools before its databases are available, and their responses explain the failure.
 
-use std::sync::atomic::Ordering;
-
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +17,7 @@ pub(super) async fn serve(starting: Starting, stop: CancellationToken) -> anyhow
     if !databases.is_empty() {
         super::check_files(&settings, server.demo)?;
     }
-    server.is_serving.store(true, Ordering::Relaxed);
+    server.is_serving.send_replace(true);
     server.reload_at(hangup, sources, None);
     let outcome = mcp::serve_stdio(bootstrap::server(&server.registry, &settings, server.elicitation()), stop).await;
     running.extend(join_all(databases.into_iter().map(super::database::StartingDatabase::stop)).await);

@@ -3,7 +3,7 @@
 use auth::{LABEL_RULE, is_label};
 use clap::{Args, Subcommand};
 use tools::Profile;
-use types::{AccountId, Age};
+use types::{AccountId, Age, DatabaseName};
 
 use crate::settings::is_profile_name;
 
@@ -23,6 +23,9 @@ pub(crate) struct NewArgs {
     /// Profile of calls with this token: readonly, write, admin, or a profile of the configuration file.
     #[arg(long, default_value = Profile::DEFAULT, value_parser = profile)]
     pub(crate) profile: String,
+    /// Databases that calls with this token reach, separated by commas. Default: all that the profile reaches.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) databases: Option<Vec<DatabaseName>>,
     /// Label for the records: the agent or person that gets the token.
     #[arg(long, value_parser = label)]
     pub(crate) label: Option<String>,

@@ -25,7 +25,7 @@ pub(crate) fn run(command: TokenCommand, sources: &ConfigSources, settings: &Set
 }
 
 fn new(arguments: NewArgs, sources: &ConfigSources, settings: &Settings) -> anyhow::Result<()> {
-    let NewArgs { account, profile, label, expires_in, json } = arguments;
+    let NewArgs { account, profile, databases, label, expires_in, json } = arguments;
     // Without a configuration, its profiles are unknown.
     ensure!(
         sources.config.is_none() || settings.has_profile(&profile),
@@ -35,7 +35,7 @@ fn new(arguments: NewArgs, sources: &ConfigSources, settings: &Settings) -> anyh
     let now = OffsetDateTime::now_utc().replace_nanosecond(0)?;
     let expires = expires_in.map(|age| now + age.duration());
     let secret = generate_token()?;
-    let token = BearerToken { hash: TokenHash::of(secret.expose()), account, profile, databases: None, label, expires };
+    let token = BearerToken { hash: TokenHash::of(secret.expose()), account, profile, databases, label, expires };
     let table = table(&token)?;
     if json {
         let expires = expires.map(|at| at.format(&Rfc3339)).transpose()?;
@@ -65,6 +65,10 @@ fn table(token: &BearerToken) -> anyhow::Result<String> {
     writeln!(table, "hash = {}", quoted(&token.hash.to_string()))?;
     writeln!(table, "account = {}", quoted(token.account.as_str()))?;
     writeln!(table, "profile = {}", quoted(&token.profile))?;
+    if let Some(databases) = &token.databases {
+        let names: Vec<String> = databases.iter().map(|name| quoted(name.as_str())).collect();
+        writeln!(table, "databases = [{}]", names.join(", "))?;
+    }
     if let Some(label) = &token.label {
         writeln!(table, "label = {}", quoted(label))?;
     }
