@@ -230,8 +230,8 @@ impl McpServer {
         let arguments = params.arguments.clone().unwrap_or_default();
         let asks_user = mode != ElicitationMode::Unsupported;
         let caller = Caller { principal: principal.clone(), asks_user, decision };
-        let database = registry.named_database(&arguments).map(str::to_owned);
-        match read_limiter::run(reads, database.as_deref(), registry.call(name, arguments, caller)).await {
+        let database = registry.database_of_call(name, &arguments);
+        match read_limiter::run(reads, database, registry.call(name, arguments, caller)).await {
             Ok((Some(result), permit)) => Ok((result, permit)),
             Ok((None, _)) => Err(ErrorData::internal_error("no tool", None)),
             Err(error) => {
@@ -243,16 +243,18 @@ impl McpServer {
         }
     }
 
-    /// Runs a request about resources, until the client cancels it or goes away: dropping it frees its backend.
+    /// Runs a request about resources, or about the one of this URI, until the client cancels it or goes away: dropping it frees its backend.
     async fn read_registry<T>(
         &self,
         context: &RequestContext<RoleServer>,
+        uri: Option<&str>,
         read: impl AsyncFnOnce(&Registry) -> Result<T, ErrorData>,
     ) -> Result<T, ErrorData> {
         let transport = TransportContext::of(context);
         let registry = self.registry(&transport);
         let output = async {
-            let output = read_limiter::run(self.reads.as_deref(), None, read(&registry)).await;
+            let database = uri.and_then(|uri| registry.database_of_resource(uri));
+            let output = read_limiter::run(self.reads.as_deref(), database, read(&registry)).await;
             output.map_err(|failure: Failure| ErrorData::new(SERVER_ERROR, failure.message, None))?.0
         };
         tokio::select! {
@@ -357,7 +359,7 @@ impl ServerHandler for McpServer {
         };
         let operation = || Operation {
             tool: info.map(|info| info.name.as_str()),
-            database: params.arguments.as_ref().and_then(|arguments| registry.named_database(arguments)),
+            database: params.arguments.as_ref().and_then(|own| registry.database_of_call(&params.name, own)),
             ..self.operation("tools/call", &context, &transport)
         };
         telemetry::observed(operation, answer, outcome).await
@@ -369,7 +371,7 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let cursor = params.and_then(|params| params.cursor);
-        self.read_registry(&context, async |registry| resources::list(registry, cursor.as_deref()).await).await
+        self.read_registry(&context, None, async |registry| resources::list(registry, cursor.as_deref()).await).await
     }
 
     async fn list_resource_templates(
@@ -394,7 +396,9 @@ impl ServerHandler for McpServer {
         let read = async |registry: &Registry| resources::read(registry, &params.uri, &principal).await;
         let operation =
             || Operation { resource_uri: Some(&params.uri), ..self.operation("resources/read", &context, &transport) };
-        telemetry::observed(operation, self.read_registry(&context, read), outcome).await.map(Into::into)
+        telemetry::observed(operation, self.read_registry(&context, Some(&params.uri), read), outcome)
+            .await
+            .map(Into::into)
     }
 
     async fn complete(
@@ -402,7 +406,7 @@ impl ServerHandler for McpServer {
         params: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        self.read_registry(&context, async |registry| resources::complete(registry, params).await).await
+        self.read_registry(&context, None, async |registry| resources::complete(registry, params).await).await
     }
 
     async fn list_prompts(

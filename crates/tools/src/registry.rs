@@ -108,11 +108,28 @@ impl Registry {
         self.databases.iter().filter_map(|database| Some(&database.database.as_ref()?.label))
     }
 
-    /// The database that a call with these arguments is about, if they name one.
+    /// The name of the database that a call is about; `None` if the server has one without a name, or the call names
+    /// none that the caller reaches.
     #[must_use]
-    pub fn named_database<'a>(&self, arguments: &'a Map<String, Value>) -> Option<&'a str> {
+    pub fn database_of_call(&self, name: &str, arguments: &Map<String, Value>) -> Option<&str> {
+        match self.entry(name) {
+            Some(entry) if !entry.takes_database => {
+                let (index, _) = entry.tools.first()?;
+                self.databases.get(*index)?.name()
+            }
+            _ => self.named_database(arguments),
+        }
+    }
+
+    fn named_database(&self, arguments: &Map<String, Value>) -> Option<&str> {
         let named = arguments.get(DATABASE)?.as_str()?;
-        self.databases.iter().any(|database| database.name() == Some(named)).then_some(named)
+        self.databases.iter().filter_map(NamedToolset::name).find(|name| *name == named)
+    }
+
+    /// The name of the database of a resource; `None` as for a call.
+    #[must_use]
+    pub fn database_of_resource(&self, uri: &str) -> Option<&str> {
+        self.databases.iter().find(|database| database.tools.resources().has(uri))?.name()
     }
 
     /// The instructions for an agent: how these tools work together, and the operator's instructions.

@@ -39,6 +39,43 @@ async fn a_database_that_is_away_at_the_start_is_named_and_comes_later() {
     server.close().await;
 }
 
+/// A server that accepts connections and never answers is waited for as briefly as one of several can be.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_never_answers_delays_nobody_for_long() {
+    let shop = Shop::new().await;
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgresql://someone@{}/nothing?sslmode=disable", silent.local_addr().unwrap());
+    let config = shop.config("", "").replace(&format!("{:?}", shop.staging.url()), &format!("{url:?}"));
+    let begun = Instant::now();
+    let server = Server::start(shop.serve(&config)).await;
+    let read = server.succeed("query_database", at("shop", json!({"query": ONE}))).await;
+    assert_eq!(read["data"]["rows"][0]["one"], 1);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    server.fail("query_database", at("shop_staging", json!({"query": ONE})), "database_unavailable").await;
+    server.close().await;
+}
+
+/// What is listed of one database does not depend on another.
+#[tokio::test(flavor = "multi_thread")]
+async fn resources_of_the_others_are_listed_while_one_is_away() {
+    let shop = Shop::new().await;
+    let proxy = Proxy::before(&shop.production);
+    let production = format!("{:?}", shop.production.url());
+    let config = shop.config("", "").replace(&production, &format!("{:?}", proxy.url()));
+    let mut server = RawStdioServer::start(shop.serve(&config), "2025-06-18").await;
+    let mut list = async |id: u32| {
+        let listed = server.request(id, "resources/list", json!({})).await["result"]["resources"].clone();
+        let uris = listed.as_array().unwrap().iter().map(|one| one["uri"].as_str().unwrap().to_owned());
+        uris.collect::<Vec<_>>()
+    };
+    let all = list(1).await;
+    proxy.refuse();
+    let staging: Vec<_> = all.iter().filter(|uri| uri.contains("shop_staging")).cloned().collect();
+    assert!(!staging.is_empty() && staging.len() < all.len(), "{all:?}");
+    assert_eq!(list(2).await, staging);
+    assert!(server.close().await);
+}
+
 /// Over HTTP the server opens with the databases that it reaches, and says which it does not.
 #[tokio::test(flavor = "multi_thread")]
 async fn readyz_is_degraded_while_one_is_away_and_unavailable_without_any() {

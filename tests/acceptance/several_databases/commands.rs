@@ -80,3 +80,16 @@ async fn a_database_that_is_away_does_not_keep_a_command_from_the_others() {
     let shown = shop.run(&config, &["audit", "show", &production]).await.succeeded();
     assert!(shown.out.starts_with("shop (production)\n"), "{}", shown.out);
 }
+
+/// A client starts the server with the configuration, which has the connection strings.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_gets_a_server_of_all_databases() {
+    let shop = Shop::new().await;
+    let install = ["install", "--client", "cursor", "--name", "shop", "--print"];
+    let entry = shop.run(&shop.config("", ""), &install).await.succeeded().out;
+    let config = shop.folder.path().join("countersign.toml");
+    assert!(entry.contains(config.to_str().unwrap()) && !entry.contains("database-url"), "{entry}");
+    let chosen =
+        shop.run(&shop.config("", ""), &[&install[..], &["--database", "shop"]].concat()).await.succeeded().out;
+    assert!(chosen.contains("\"--database\"") && chosen.contains("\"shop\""), "{chosen}");
+}

@@ -86,8 +86,15 @@ impl ResourceRegistry {
         let mut items = Vec::new();
         for bounded in self.resources.iter().skip(start) {
             let wanted = PAGE + 1 - items.len();
-            let listed = bounded.within_deadline(bounded.resource.list(path.take().as_deref(), wanted)).await?;
-            items.extend(listed.into_iter().take(wanted));
+            match bounded.within_deadline(bounded.resource.list(path.take().as_deref(), wanted)).await {
+                Ok(listed) => items.extend(listed.into_iter().take(wanted)),
+                // A database that is away does not hide the resources of the others.
+                Err(failure) if self.resources.len() > 1 => {
+                    let root = bounded.resource.info().root.to_string();
+                    tracing::warn!(root, "resources cannot be listed: {}", failure.message);
+                }
+                Err(failure) => return Err(failure),
+            }
             if items.len() > PAGE {
                 break;
             }

@@ -228,17 +228,20 @@ async fn check(server: &Server, settings: &Settings) -> anyhow::Result<()> {
                     "warning: {name} is set in this shell. The client may not have it: put it into the connection string"
                 ));
             }
-            let database = settings.database()?;
-            let target = connection::configured(database)?;
-            // An installation should not begin with missing tools.
-            let strict = DatabaseSettings { strict: true, ..database.clone() };
-            let built = connection::answered(database, async {
-                let builder = bootstrap::ToolBuilder::open(&target, settings, database, false, Metrics::new()).await?;
-                builder.tools(&builder.sources(database)?, settings, &strict).await
-            });
-            built.await.context(
-                "the server would not start, so nothing was changed (--no-check writes the entry all the same)",
-            )?;
+            bootstrap::check_several(settings, false)?;
+            for database in &settings.databases {
+                let target = connection::configured(database)?;
+                // An installation should not begin with missing tools.
+                let strict = DatabaseSettings { strict: true, ..database.clone() };
+                let built = connection::answered(database, async {
+                    let opened = bootstrap::ToolBuilder::open(&target, settings, database, false, Metrics::new());
+                    let builder = opened.await?;
+                    builder.tools(&builder.sources(database)?, settings, &strict).await
+                });
+                built.await.context(
+                    "the server would not start, so nothing was changed (--no-check writes the entry all the same)",
+                )?;
+            }
             Ok(())
         }
     }

@@ -81,8 +81,10 @@ impl Program {
         for option in &arguments.given {
             program.push_option(option, name)?;
         }
-        let database = settings.database()?;
-        if database.url.is_none() {
+        // Each of several databases has its connection string in the configuration file.
+        if let [database] = settings.databases.as_slice()
+            && database.url.is_none()
+        {
             let Some(database) = connection::named(database) else {
                 bail!(
                     "no connection string is configured, and the client will not have the variables of this shell (PGHOST and the \

@@ -28,7 +28,7 @@ const UNREACHABLE_PAUSE: Duration = Duration::from_secs(1);
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
 /// Maximum wait for a database that neither responds nor refuses, before clients are served without it.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The time limit for another connection after that.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
@@ -54,12 +54,18 @@ pub(super) struct StartingDatabase {
 
 impl StartingDatabase {
     /// Waits for the end of the start, or until it is known that the start takes longer: then `None`. A start that is
-    /// slow for another reason than the connection is not interrupted.
-    pub(super) async fn settled(&mut self) -> Option<anyhow::Result<RunningDatabase>> {
+    /// slow for another reason than the connection is not interrupted, unless the wait is limited.
+    pub(super) async fn settled(&mut self, limit: Option<Duration>) -> Option<anyhow::Result<RunningDatabase>> {
+        let waited = async {
+            match limit {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => no_answer(&self.target).await,
+            }
+        };
         tokio::select! {
             ended = &mut self.task => Some(ended.unwrap_or_else(|error| Err(error.into()))),
             Ok(()) = self.failure.changed() => None,
-            () = no_answer(&self.target) => None,
+            () = waited => None,
         }
     }
 

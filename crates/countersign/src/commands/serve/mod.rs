@@ -157,7 +157,9 @@ impl Running {
     /// # Errors
     /// The server ends with its database.
     async fn settle(&mut self, databases: &mut Vec<StartingDatabase>) -> anyhow::Result<()> {
-        let settled = join_all(databases.iter_mut().map(StartingDatabase::settled)).await;
+        // One of several does not keep clients from the others.
+        let patience = (databases.len() > 1).then_some(database::PATIENCE);
+        let settled = join_all(databases.iter_mut().map(|database| database.settled(patience))).await;
         let mut waiting = Vec::new();
         for (database, settled) in std::mem::take(databases).into_iter().zip(settled) {
             match settled {
