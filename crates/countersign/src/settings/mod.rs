@@ -46,8 +46,8 @@ use database_tables::DatabaseTable;
 use file::ConfigFile;
 pub(crate) use http::HttpSettings;
 pub(crate) use keys::{
-    ChosenKeys, ConsoleServerKeys, Content, Keys, LogFormat, LogKeys, ManifestKeys, ServerGroups, ServerKeys,
-    SignedKeys, With,
+    ChosenKeys, ConsoleServerKeys, Content, DatabaseGroups, Keys, LogFormat, LogKeys, ManifestKeys, ServerGroups,
+    ServerKeys, SignedKeys, With,
 };
 pub(crate) use masks::MaskConfig;
 pub(crate) use profiles::{ProfileConfig, is_name as is_profile_name};
@@ -111,15 +111,20 @@ impl ConfigSources {
     }
 
     /// The databases of the file, or the one without a name; or the chosen one.
-    fn databases(&self, file: &ConfigFile) -> anyhow::Result<Vec<DatabaseSettings>> {
+    fn databases(
+        &self,
+        tables: &[DatabaseTable],
+        general: &DatabaseGroups,
+        masks: &MaskConfig,
+    ) -> anyhow::Result<Vec<DatabaseSettings>> {
         let (config, given) = (self.config.as_deref(), &self.given.database);
         let chosen = self.given.chosen.database.as_ref();
-        if file.databases.is_empty() {
+        if tables.is_empty() {
             if let Some(name) = chosen {
                 bail!("--database {name}: the configuration has no table [database.{name}]");
             }
-            let layers = [SettingsLayer::given(given), SettingsLayer::file(config, &file.keys.database)];
-            return Ok(vec![DatabaseSettings::new(&layers, file.masks.clone())?]);
+            let layers = [SettingsLayer::given(given), SettingsLayer::file(config, general)];
+            return Ok(vec![DatabaseSettings::new(&layers, masks.clone())?]);
         }
         let (connection, served) = (&given.connection, &given.served);
         let urls = [&connection.database_url, &served.read_url].into_iter().any(Option::is_some);
@@ -130,21 +135,21 @@ impl ConfigSources {
                  (database-url, read-url, or a file with one): leave it out, and choose one with --database"
             );
         }
-        let chosen_ones = file.databases.iter().filter(|own| chosen.is_none_or(|name| own.label.name == *name));
+        let chosen_ones = tables.iter().filter(|own| chosen.is_none_or(|name| own.label.name == *name));
         let of_table = |own: &DatabaseTable| {
             let layers = [
                 SettingsLayer::given(given),
                 SettingsLayer::table(config, &own.label.name, &own.keys),
-                SettingsLayer::file(config, &file.keys.database),
+                SettingsLayer::file(config, general),
             ];
-            let masks = own.masks.as_ref().unwrap_or(&file.masks).clone();
+            let masks = own.masks.as_ref().unwrap_or(masks).clone();
             let settings = DatabaseSettings::new(&layers, masks);
             let settings = settings.with_context(|| format!("the database {}", own.label.name))?;
             Ok(DatabaseSettings { label: Some(own.label.clone()), prefix: own.prefix.clone(), ..settings })
         };
         let databases = chosen_ones.map(of_table).collect::<anyhow::Result<Vec<_>>>()?;
         if let (true, Some(name)) = (databases.is_empty(), chosen) {
-            let known: Vec<&str> = file.databases.iter().map(|own| own.label.name.as_str()).collect();
+            let known: Vec<&str> = tables.iter().map(|own| own.label.name.as_str()).collect();
             bail!("--database {name}: there is no such database; it is one of {}", known.join(", "));
         }
         Ok(databases)
@@ -152,7 +157,6 @@ impl ConfigSources {
 
     fn merge(&self, file: ConfigFile) -> anyhow::Result<Settings> {
         let config = self.config.as_deref();
-        let databases = self.databases(&file)?;
         let layers = [&self.given.server, &file.keys.server];
         let secrets = layers.map(|keys| &keys.oidc_secret);
         let console = layers.map(|keys| keys.console.clone());
@@ -168,6 +172,7 @@ impl ConfigSources {
             Some(path) => http_auth::read_file(&path, file.tokens, profiles, &file.databases)?,
             None => file.tokens,
         };
+        let databases = self.databases(&file.databases, &file.keys.database, &file.masks)?;
         let public_url = http.public_url.clone().map(PublicUrl::into_text);
         if http.listen.is_some() && !file.oauth.is_empty() && public_url.is_none() {
             bail!(

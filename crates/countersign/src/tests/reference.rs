@@ -16,12 +16,12 @@ use crate::commands::cli::help::MOST_USED;
 const SCHEMA: &str = include_str!("../../../../countersign.schema.json");
 /// The settings of every command that uses the database.
 const CONNECTION: [&str; 7] = [
-    "database",
     "database-url",
     "database-url-file",
     "pooler",
     "password-command",
     "password-lifetime-s",
+    "ssh-tunnel",
     "connect-timeout-ms",
 ];
 /// The bytes above which an option is described at the first of its commands only.
@@ -195,7 +195,7 @@ fn the_page_of_the_command_line_follows_from_its_definition() {
     let mut page = "# Command line\n\n".to_owned();
     page.push_str(&wrapped(
         "This page is generated from the code. Every command takes `--config FILE` (the configuration file), `--help` and, unless it says \
-         otherwise, these [settings](configuration.md): `--database-url`, `--database-url-file`, `--pooler`, `--password-command`, `--password-lifetime-s`, `--connect-timeout-ms`.",
+         otherwise, `--database NAME` (a database of that file; by default the only one, or all, where the command works on all) and these [settings](configuration.md): `--database-url`, `--database-url-file`, `--pooler`, `--password-command`, `--password-lifetime-s`, `--ssh-tunnel`, `--connect-timeout-ms`.",
         "",
     ));
     page.push_str("\n\n");
@@ -225,8 +225,11 @@ fn the_page_of_the_command_line_follows_from_its_definition() {
             shown.extend(own.into_iter().map(str::to_owned));
             continue;
         }
-        let arguments =
-            || command.get_arguments().filter(|one| !matches!(one.get_id().as_str(), "help" | "version" | "config"));
+        let arguments = || {
+            command
+                .get_arguments()
+                .filter(|one| !matches!(one.get_id().as_str(), "help" | "version" | "config" | "database"))
+        };
         let (shared, own): (Vec<&Arg>, Vec<&Arg>) = arguments().partition(|one| is_setting(one));
         for argument in &own {
             let text = option(argument);
