@@ -198,6 +198,9 @@ impl DatabaseStart {
         self.progress.send_if_modified(|known| {
             let is_new = known.message != failure.message;
             if is_new {
+                if let Some(http) = self.server.http.get() {
+                    http.set_starting(failure.message.clone());
+                }
                 let name = self.first.name().map(tracing::field::display);
                 tracing::error!(name, "the database is not there yet; looking again: {}", failure.message);
                 *known = failure;

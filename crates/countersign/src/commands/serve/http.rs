@@ -29,6 +29,14 @@ pub(super) async fn serve(starting: Starting, options: &HttpSettings, stop: Canc
         options.listen
     );
     let http = HttpFrontend::new(options, authenticator, &settings, server.metrics.clone())?;
+    let http_state = server.http.get_or_init(|| Arc::clone(&http.state));
+    for failure in databases
+        .iter()
+        .map(|database| &database.failure)
+        .filter(|failure| failure.has_changed().is_ok_and(|changed| changed))
+    {
+        http_state.set_starting(failure.borrow().message.clone());
+    }
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("cannot listen on {} (--http)", options.listen))?;
@@ -38,7 +46,7 @@ pub(super) async fn serve(starting: Starting, options: &HttpSettings, stop: Canc
     let serving = tokio::spawn(serving);
     let giving_back = tokio::spawn(give_memory_back());
     let mut running = Running::default();
-    if let Some(started) = stop.run_until_cancelled(started(&mut running, &mut databases, &http)).await {
+    if let Some(started) = stop.run_until_cancelled(started(&mut running, &mut databases)).await {
         started?;
         let (registry, elicitation, content) = (server.registry.clone(), server.elicitation(), settings.content.into());
         http.state.open(Backend { registry, elicitation, content });
@@ -53,35 +61,12 @@ pub(super) async fn serve(starting: Starting, options: &HttpSettings, stop: Canc
 }
 
 /// Waits until one database was reached, and it is known which others take longer.
-async fn started(
-    running: &mut Running,
-    databases: &mut Vec<StartingDatabase>,
-    http: &HttpFrontend,
-) -> anyhow::Result<()> {
+async fn started(running: &mut Running, databases: &mut Vec<StartingDatabase>) -> anyhow::Result<()> {
     running.settle(databases).await?;
     if !running.is_empty() {
         return Ok(());
     }
-    let mut failures: Vec<_> = databases.iter().map(|database| database.failure.clone()).collect();
-    let reasons = failures.iter_mut().map(|failure| {
-        Box::pin(async {
-            loop {
-                let reason = failure.borrow_and_update().message.clone();
-                http.state.set_starting(reason);
-                if failure.changed().await.is_err() {
-                    // The start has ended.
-                    return std::future::pending::<()>().await;
-                }
-            }
-        })
-    });
-    let (ended, index) = {
-        let ended = select_all(databases.iter_mut().map(|database| Box::pin(database.ended())));
-        tokio::select! {
-            (ended, index, _) = ended => (ended, index),
-            _ = join_all(reasons) => return Ok(()),
-        }
-    };
+    let (ended, index, _) = select_all(databases.iter_mut().map(|database| Box::pin(database.ended()))).await;
     databases.remove(index);
     running.extend([Some(ended?)]);
     Ok(())

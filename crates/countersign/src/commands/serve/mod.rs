@@ -15,10 +15,11 @@ mod reload;
 mod state_keys;
 mod stdio;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::future::join_all;
 use mcp::Elicitation;
+use mcp_http::AppState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tools::metrics::Metrics;
@@ -87,6 +88,8 @@ struct Server {
     metrics: Metrics,
     /// The databases that were reached, in the order in which that happened.
     reached: watch::Sender<Vec<DatabaseReloader>>,
+    /// The state of HTTP, which says why no database was reached yet.
+    http: Arc<OnceLock<Arc<AppState>>>,
     /// Whether clients are served.
     is_serving: watch::Sender<bool>,
 }
@@ -101,6 +104,7 @@ impl Server {
             metrics: Metrics::new(),
             reached: watch::Sender::new(Vec::new()),
             settings: watch::Sender::new(Arc::clone(&first)),
+            http: Arc::default(),
             is_serving: watch::Sender::new(false),
             demo,
             first,
