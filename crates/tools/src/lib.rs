@@ -70,5 +70,5 @@ pub use tool::{
     Annotations, Call, Caller, Disposition, PageRequest, Question, TIER, Tool, ToolError, ToolInfo, ToolLookup,
     ToolOutput, ToolResult, UserAnswer, UserDecision,
 };
-pub use toolset::{CallResult, RegistryError, Toolset, Unavailable};
+pub use toolset::{CallResult, Toolset, ToolsetError, Unavailable};
 pub use unfit_tool::UnfitTool;

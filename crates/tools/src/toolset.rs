@@ -36,7 +36,7 @@ pub type Unavailable = watch::Receiver<Failure>;
 
 /// The reason why the tools of a database cannot be built. The server must not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RegistryError {
+pub enum ToolsetError {
     #[error("two tools have the name \"{0}\": rename one of them in its manifest")]
     Duplicate(String),
     #[error("{0}: each has a name of its own")]
@@ -98,7 +98,7 @@ impl std::fmt::Debug for Toolset {
 
 impl Toolset {
     /// Every tool that can be served. `native` are the Rust executors that manifests can name.
-    pub fn new(services: &Services, catalog: &ToolCatalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
+    pub fn new(services: &Services, catalog: &ToolCatalog, native: &ExecutorRegistry) -> Result<Self, ToolsetError> {
         let executors = Arc::new(executors(services, catalog, native)?);
         let describer =
             services.reader.as_ref().map(|reader| DatabaseDescriber::new(CatalogNames::new(reader.clone()), catalog));
@@ -108,18 +108,18 @@ impl Toolset {
         let reads_only = (!services.has_ledger).then(|| instructions::sentence(instructions::READS_ONLY));
         let instructions = reads_only.into_iter().chain(catalog.instructions.iter().cloned()).collect();
         let (masks, read_log) = (services.masks.clone(), services.ledger.read_log());
-        let mut registry =
+        let mut toolset =
             Self { resources, call_deadline, executors, instructions, masks, read_log, ..Self::default() };
-        registry.activity = services.activity.clone();
-        registry.declared = declared(catalog);
+        toolset.activity = services.activity.clone();
+        toolset.declared = declared(catalog);
         let unfit = |tool: &OutdatedTool| Arc::new(UnfitTool::new(tool, &services.metrics));
-        registry.outdated = catalog.outdated.iter().map(unfit).collect();
-        for tool in builtin::all(services, catalog, &registry.executors) {
-            registry.add_builtin(tool, catalog, &services.metrics)?;
+        toolset.outdated = catalog.outdated.iter().map(unfit).collect();
+        for tool in builtin::all(services, catalog, &toolset.executors) {
+            toolset.add_builtin(tool, catalog, &services.metrics)?;
         }
         for spec in &catalog.tools {
             let tool: Box<dyn Tool> = if spec.access.writes() {
-                match registry.executors.get(&spec.name) {
+                match toolset.executors.get(&spec.name) {
                     Some(executor) => Box::new(ManifestWrite::new(Arc::clone(spec), Arc::clone(executor), services)),
                     None => continue,
                 }
@@ -131,9 +131,9 @@ impl Toolset {
                     None => continue,
                 }
             };
-            registry.add(tool, &BuiltinTool::default(), &services.metrics)?;
+            toolset.add(tool, &BuiltinTool::default(), &services.metrics)?;
         }
-        Ok(registry)
+        Ok(toolset)
     }
 
     /// A toolset without tools, for an unreachable database. `catalog` has the instructions of the manifests.
@@ -150,7 +150,7 @@ impl Toolset {
         tool: Box<dyn Tool>,
         catalog: &ToolCatalog,
         metrics: &Metrics,
-    ) -> Result<(), RegistryError> {
+    ) -> Result<(), ToolsetError> {
         match catalog.builtin.get(&tool.info().name) {
             Some(overrides) if overrides.disabled => Ok(()),
             Some(overrides) => self.add(tool, overrides, metrics),
@@ -158,18 +158,18 @@ impl Toolset {
         }
     }
 
-    fn add(&mut self, tool: Box<dyn Tool>, overrides: &BuiltinTool, metrics: &Metrics) -> Result<(), RegistryError> {
+    fn add(&mut self, tool: Box<dyn Tool>, overrides: &BuiltinTool, metrics: &Metrics) -> Result<(), ToolsetError> {
         let mut info = tool.info().clone();
         info.title = overrides.title.clone().or(info.title);
         info.description = overrides.description.clone().unwrap_or(info.description);
         info.input_schema = info.schema_with_reason();
         if self.get(&info.name).is_some() {
-            return Err(RegistryError::Duplicate(info.name.clone()));
+            return Err(ToolsetError::Duplicate(info.name.clone()));
         }
         let is_builtin = builtin::is_builtin(&info.name);
         let empty = if is_builtin { EmptyValues::Absent } else { EmptyValues::AbsentIfRefused };
         let checker = ArgumentValidator::new(&info.input_schema, &info.sensitive, empty)
-            .map_err(|reason| RegistryError::Schema { tool: info.name.clone(), reason })?;
+            .map_err(|reason| ToolsetError::Schema { tool: info.name.clone(), reason })?;
         let metrics = metrics.of_tool(&info.name);
         self.entries.push(Arc::new(RegisteredTool { tool, info: Arc::new(info), checker, metrics }));
         Ok(())
@@ -374,7 +374,7 @@ fn executors(
     services: &Services,
     catalog: &ToolCatalog,
     native: &ExecutorRegistry,
-) -> Result<ExecutorRegistry, RegistryError> {
+) -> Result<ExecutorRegistry, ToolsetError> {
     let mut executors = ExecutorRegistry::default();
     builtin::register(services, catalog, &mut executors)?;
     for spec in catalog.tools.iter().filter(|spec| spec.access.writes()) {
@@ -385,12 +385,9 @@ fn executors(
     Ok(executors)
 }
 
-fn native_executor(
-    spec: &ToolSpec,
-    native: &ExecutorRegistry,
-) -> Result<Option<Arc<dyn WriteExecutor>>, RegistryError> {
+fn native_executor(spec: &ToolSpec, native: &ExecutorRegistry) -> Result<Option<Arc<dyn WriteExecutor>>, ToolsetError> {
     let Some(name) = &spec.executor else { return Ok(None) };
-    let missing = || RegistryError::NoExecutor { tool: spec.name.clone(), executor: name.clone() };
+    let missing = || ToolsetError::NoExecutor { tool: spec.name.clone(), executor: name.clone() };
     native.get(name).cloned().map(Some).ok_or_else(missing)
 }
 

@@ -11,7 +11,7 @@ use manifest::ToolCatalog;
 use crate::builtin;
 use crate::metrics::Metrics;
 use crate::tool::{Call, Tool, ToolInfo, ToolResult};
-use crate::toolset::{RegistryError, Toolset, Unavailable};
+use crate::toolset::{Toolset, ToolsetError, Unavailable};
 
 struct UnavailableTool {
     info: ToolInfo,
@@ -37,7 +37,7 @@ impl Toolset {
         failure: &Unavailable,
         metrics: &Metrics,
         catalog: &ToolCatalog,
-    ) -> Result<Self, RegistryError> {
+    ) -> Result<Self, ToolsetError> {
         let mut toolset = Self::unreached(call_deadline, catalog, failure.clone());
         for info in builtin::builtin_infos(limits, catalog) {
             let tool = UnavailableTool { info, failure: failure.clone() };

@@ -53,6 +53,11 @@ pub(crate) async fn on_owner<'a>(
     named(owner, is_json, run(owner)).await
 }
 
+/// The exit code of a command that ends with an error or well.
+pub(crate) fn done(outcome: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
 async fn owner<'a>(
     databases: &'a [DatabaseSettings],
     id: &IdPrefix,

@@ -63,6 +63,6 @@ fn two_tools_of_one_name_are_refused() {
     tools.add(broken(), &BuiltinTool::default(), &Metrics::new()).unwrap();
     assert_eq!(
         tools.add(broken(), &BuiltinTool::default(), &Metrics::new()),
-        Err(RegistryError::Duplicate("broken".into()))
+        Err(ToolsetError::Duplicate("broken".into()))
     );
 }

@@ -25,7 +25,7 @@ use ledger::audit::{Audit, RecordName};
 use types::{CorrelationId, IdPrefix, visible};
 
 use self::args::AuditCommand;
-use crate::commands::several::{on_each, on_owner};
+use crate::commands::several::{done, on_each, on_owner};
 use crate::connection;
 use crate::settings::{DatabaseSettings, Settings, With};
 use crate::terminal::short_id;
@@ -63,10 +63,6 @@ pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::R
         AuditCommand::Fork(arguments) => fork::run(&arguments.own, settings.database()?).await?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-pub(crate) fn done(outcome: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
-    outcome.map(|()| ExitCode::SUCCESS)
 }
 
 /// Whether the ledger of a database has a record whose correlation id begins with this prefix.

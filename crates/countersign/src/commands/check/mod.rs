@@ -18,10 +18,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use types::{TableAccess, Tier, visible};
 
-use crate::commands::audit::done;
 use crate::commands::bootstrap;
 use crate::commands::cli::CheckArgs;
-use crate::commands::several::on_each;
+use crate::commands::several::{done, on_each};
 use crate::connection;
 use crate::settings::{DatabaseSettings, Settings};
 use crate::terminal::{print_error, print_line, print_lines, width};

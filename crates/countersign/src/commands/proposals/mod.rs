@@ -16,8 +16,7 @@ use review::sentences::{PROPOSAL_REMOVED, refused_decision};
 use types::{Failure, IdPrefix};
 
 use self::args::ProposalsCommand;
-use crate::commands::audit::done;
-use crate::commands::several::{on_each, on_owner};
+use crate::commands::several::{done, on_each, on_owner};
 use crate::connection;
 use crate::settings::{DatabaseSettings, Settings, With};
 use crate::terminal::short_id;

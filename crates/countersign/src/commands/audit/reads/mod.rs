@@ -11,8 +11,7 @@ use anyhow::Context;
 use ledger::read::Error;
 
 use self::args::ReadsCommand;
-use super::done;
-use crate::commands::several::on_each;
+use crate::commands::several::{done, on_each};
 use crate::settings::Settings;
 
 pub(super) async fn run(command: ReadsCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
