@@ -38,7 +38,13 @@ impl Console {
         db.run(&format!("do $$ begin create role {role} login; exception when duplicate_object or unique_violation then null; end $$; grant countersign_console to {role}")).await;
         let mut command = Command::new(testkit::countersign());
         command.env("DATABASE_URL", db.url_as(&role));
-        command.args(["--log", "info", "console", "--listen", "127.0.0.1:0"]).args(arguments).kill_on_drop(true);
+        command.args(["--log", "info", "console"]).args(arguments);
+        Self::start(command).await
+    }
+
+    /// The console of a command.
+    pub(crate) async fn start(mut command: Command) -> Self {
+        command.args(["--listen", "127.0.0.1:0"]).kill_on_drop(true);
         let server = HttpServer::listening(command).await;
         let url = server.url("");
         Self { server, url }
@@ -53,7 +59,11 @@ impl Console {
 
     /// A browser in which this person is logged in.
     pub(crate) async fn browser(&self, db: &Database, name: &str, more: &[&str]) -> Browser {
-        let link = self.link(db, name, more).await;
+        self.log_in(&self.link(db, name, more).await).await
+    }
+
+    /// A browser in which the person of a link is logged in.
+    pub(crate) async fn log_in(&self, link: &str) -> Browser {
         let mut browser = self.stranger();
         let page = browser.get(link.strip_prefix(&self.url).unwrap()).await;
         assert_eq!(page.status, StatusCode::OK, "{}", page.body);
@@ -63,7 +73,7 @@ impl Console {
         browser
     }
 
-    fn stranger(&self) -> Browser {
+    pub(crate) fn stranger(&self) -> Browser {
         Browser::at(&self.url)
     }
 }
@@ -119,7 +129,7 @@ pub(crate) fn path(proposal: &Value) -> String {
 }
 
 /// The digest in the form of a page.
-fn digest(page: &Page) -> &str {
+pub(crate) fn digest(page: &Page) -> &str {
     let (_, rest) = page.body.split_once("name=\"digest\" value=\"").unwrap_or_else(|| panic!("{}", page.body));
     rest.split('"').next().unwrap()
 }
@@ -354,7 +364,7 @@ async fn every_response_has_the_headers_errors_included() {
         "/login",
         "/login/x",
         "/absent",
-        "/static/console-6.css",
+        "/static/console-7.css",
         "/static/console-2.js",
         "/proposals/x",
         "/records",

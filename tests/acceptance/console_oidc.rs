@@ -4,6 +4,7 @@ mod attacks;
 mod fresh;
 mod responses;
 mod settings;
+mod several;
 
 use std::collections::BTreeMap;
 

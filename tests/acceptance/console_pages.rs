@@ -37,7 +37,7 @@ impl Shop {
 }
 
 /// The address that a page of status 303 leads to.
-fn leads_to(page: &crate::console::Page) -> &str {
+pub(crate) fn leads_to(page: &crate::console::Page) -> &str {
     assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.body);
     page.headers["location"].to_str().unwrap()
 }

@@ -8,7 +8,7 @@ use tokio::process::Command;
 use crate::proposals::state;
 
 /// A copy of the database, as CREATE DATABASE .. TEMPLATE makes it.
-async fn copy_of(db: &Database) -> Database {
+pub(crate) async fn copy_of(db: &Database) -> Database {
     let name = format!("copy_of_{}", db.name());
     let there = db.beside("postgres");
     // PostgreSQL copies a database without connections only.

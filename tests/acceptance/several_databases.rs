@@ -4,6 +4,7 @@
 mod away;
 mod commands;
 mod configuration;
+pub(crate) mod console;
 mod receipts;
 
 use serde_json::{Value, json};

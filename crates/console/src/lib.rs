@@ -3,11 +3,11 @@
 //! crate must not depend on tools or MCP: it knows writes from the ledger only.
 //!
 //! ```text
-//! request   its route, among all with their state               `router`, `state`
+//! request   its route, among all with their state               `router`, `state`; of one database: `database`
 //!           Host, same-origin POST, headers of every response   `guard`
 //! person    the session cookie                                  `session`
 //! sign-in   an OpenID Connect provider, and its people          `oidc`, `return_path`
-//! pages     each over a template of `templates/`                `pages`; an error or notice: `message`
+//! pages     each over a template of `templates/`                `pages`, in a `frame`; an error or notice: `message`
 //! parts     rows before and after, reasons against an undo      `rows`, `conflicts`
 //!           texts; findings of the server's check               `text`, `health`
 //! files     style and script, named by their content            `assets`
@@ -16,6 +16,8 @@
 
 mod assets;
 mod conflicts;
+mod database;
+mod frame;
 mod guard;
 mod health;
 mod message;
@@ -28,7 +30,8 @@ mod session;
 mod state;
 mod text;
 
+pub use database::{ConsoleDatabase, DatabaseError, DatabaseParts};
 pub use health::{HealthCheck, HealthFindings};
 pub use oidc::{AccountClaims, CALLBACK_PATH, Oidc, PersonRules};
 pub use router::serve;
-pub use state::{APPROVE_WITHIN, Console, ConsoleParts, OriginError, read_origin};
+pub use state::{APPROVE_WITHIN, Console, OriginError, read_origin};

@@ -7,10 +7,16 @@ use http_server::AttemptLimitError;
 use ledger::read::Error;
 use types::{ErrorCode, Failure};
 
+use crate::database::DatabaseError;
+use crate::frame::Frame;
+
+const CANNOT_BE_ASKED: &str = "The ledger cannot be asked";
+const NO_ANSWER: &str = "The database does not answer. Nothing was changed that this page does not show; try again.";
+
 #[derive(Template)]
 #[template(path = "message.html")]
 struct Message<'a> {
-    person: Option<&'a str>,
+    frame: Frame<'a>,
     title: &'a str,
     text: &'a str,
 }
@@ -39,6 +45,12 @@ impl From<Error> for ErrorPage {
     }
 }
 
+impl From<DatabaseError> for ErrorPage {
+    fn from(error: DatabaseError) -> Self {
+        unusable(&error).into()
+    }
+}
+
 impl From<Failure> for ErrorPage {
     fn from(failure: Failure) -> Self {
         refused(&failure).into()
@@ -56,7 +68,7 @@ pub(crate) fn render(template: &impl Template) -> Response {
 }
 
 pub(crate) fn page(status: StatusCode, title: &str, text: &str) -> Response {
-    (status, render(&Message { person: None, title, text })).into_response()
+    (status, render(&Message { frame: Frame::default(), title, text })).into_response()
 }
 
 pub(crate) async fn not_found() -> Response {
@@ -79,8 +91,18 @@ pub(crate) fn too_many_sign_ins() -> Response {
 /// The answer if the database is unavailable. The reason is logged for the operator.
 pub(crate) fn unavailable(error: &dyn std::fmt::Display) -> Response {
     tracing::warn!(%error, "the ledger cannot be asked");
-    let text = "The database does not answer. Nothing was changed that this page does not show; try again.";
-    page(StatusCode::SERVICE_UNAVAILABLE, "The ledger cannot be asked", text)
+    page(StatusCode::SERVICE_UNAVAILABLE, CANNOT_BE_ASKED, NO_ANSWER)
+}
+
+/// The answer if the console cannot use the database. The reason was logged for the operator.
+pub(crate) fn unusable(error: &DatabaseError) -> Response {
+    if let DatabaseError::Refused(failure) = error {
+        return refused(failure);
+    }
+    let other =
+        "The console does not use this database as it is; the log of the console has the reason. Nothing was changed.";
+    let text = if error.is_silence() { NO_ANSWER } else { other };
+    page(StatusCode::SERVICE_UNAVAILABLE, CANNOT_BE_ASKED, text)
 }
 
 /// The answer to an action that the ledger refuses.

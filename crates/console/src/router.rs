@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::oidc::CALLBACK_PATH;
-use crate::state::Console;
+use crate::state::{Console, DatabaseState};
 use crate::{assets, guard, message, pages};
 
 const CONNECTIONS: usize = 256;
@@ -29,39 +29,53 @@ pub async fn serve(listener: TcpListener, tls: Option<ReloadableTls>, console: C
 }
 
 fn router(console: Arc<Console>) -> Router {
-    Router::new()
-        .route("/", get(pages::inbox::show))
+    let mut router = Router::new()
         .route("/login", get(pages::login::explain).post(pages::login::log_in))
         // These routes have effects. Without a handler of its own, HEAD would have them too.
         .route("/login/oidc", get(pages::sign_in::begin).head(message::not_a_page))
         .route(CALLBACK_PATH, get(pages::sign_in::complete).head(message::not_a_page))
         .route("/login/{token}", get(pages::login::ask))
         .route("/logout", post(pages::login::log_out))
-        .route("/proposals/{id}", get(pages::proposal::show))
-        .route("/proposals/{id}/approve", post(pages::proposal::approve))
-        .route("/proposals/{id}/check", post(pages::proposal::check))
-        .route("/proposals/{id}/ask", post(pages::proposal::ask))
-        .route("/proposals/{id}/reject", post(pages::proposal::reject))
-        .route("/records", get(pages::records::list))
-        .route("/records.jsonl", get(pages::records::export))
-        .route("/records/{id}", get(pages::record::show))
-        .route("/records/{id}/proof", get(pages::record::prove))
-        .route("/records/{id}/try-undo", post(pages::undo::try_one))
-        .route("/records/{id}/undo", post(pages::undo::undo_one))
-        .route("/rows", get(pages::row_history::show))
-        .route("/undo", get(pages::undo::ask).post(pages::undo::plan))
-        .route("/undo/{id}", get(pages::undo::show).post(pages::undo::run))
-        .route("/activity", get(pages::activity::show))
-        .route("/freeze", post(pages::activity::freeze))
-        .route("/unfreeze", post(pages::activity::unfreeze))
-        .route("/log", get(pages::log::show))
-        .route("/log/checkpoint", get(pages::log::checkpoint))
-        .route("/health", get(pages::health::show))
         .route(assets::STYLE_PATH, get(assets::style))
-        .route(assets::SCRIPT_PATH, get(assets::script))
+        .route(assets::SCRIPT_PATH, get(assets::script));
+    if console.has_several() {
+        router = router.route("/", get(pages::inbox::show_all)).route("/proposals/{id}", get(pages::inbox::find));
+    }
+    let mut router = router.with_state(Arc::clone(&console));
+    for database in &console.databases {
+        let state = DatabaseState { console: Arc::clone(&console), database: Arc::clone(database) };
+        router = router.merge(of_database(&database.base).with_state(state));
+    }
+    router
         .fallback(message::not_found)
         .method_not_allowed_fallback(message::not_a_page)
         .layer(from_fn_with_state(MAX_FORM_BYTES, limit_requests))
-        .layer(from_fn_with_state(Arc::clone(&console), guard::check))
-        .with_state(console)
+        .layer(from_fn_with_state(console, guard::check))
+}
+
+/// The pages of one database, whose paths begin with this one.
+fn of_database(base: &str) -> Router<DatabaseState> {
+    let at = |page: &str| format!("{base}{page}");
+    Router::new()
+        .route(&at("/"), get(pages::inbox::show))
+        .route(&at("/proposals/{id}"), get(pages::proposal::show))
+        .route(&at("/proposals/{id}/approve"), post(pages::proposal::approve))
+        .route(&at("/proposals/{id}/check"), post(pages::proposal::check))
+        .route(&at("/proposals/{id}/ask"), post(pages::proposal::ask))
+        .route(&at("/proposals/{id}/reject"), post(pages::proposal::reject))
+        .route(&at("/records"), get(pages::records::list))
+        .route(&at("/records.jsonl"), get(pages::records::export))
+        .route(&at("/records/{id}"), get(pages::record::show))
+        .route(&at("/records/{id}/proof"), get(pages::record::prove))
+        .route(&at("/records/{id}/try-undo"), post(pages::undo::try_one))
+        .route(&at("/records/{id}/undo"), post(pages::undo::undo_one))
+        .route(&at("/rows"), get(pages::row_history::show))
+        .route(&at("/undo"), get(pages::undo::ask).post(pages::undo::plan))
+        .route(&at("/undo/{id}"), get(pages::undo::show).post(pages::undo::run))
+        .route(&at("/activity"), get(pages::activity::show))
+        .route(&at("/freeze"), post(pages::activity::freeze))
+        .route(&at("/unfreeze"), post(pages::activity::unfreeze))
+        .route(&at("/log"), get(pages::log::show))
+        .route(&at("/log/checkpoint"), get(pages::log::checkpoint))
+        .route(&at("/health"), get(pages::health::show))
 }

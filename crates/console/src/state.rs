@@ -1,4 +1,4 @@
-//! The shared state of the pages.
+//! The shared state of the pages: what the console has of each database, and what it has once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,42 +6,20 @@ use std::time::Duration;
 use auth::OidcError;
 use axum::http::Uri;
 use http_server::{AttemptLimits, TrustedProxies};
-use ledger::console::ConsoleSessions;
-use ledger::operator::Operator;
-use ledger::proposals::Proposals;
-use ledger::{Freezes, Ledger};
-use review::RecordReader;
-use types::{MaskKey, MaskedColumn};
+use ledger::console::ConsolePerson;
 
-use crate::health::HealthCheck;
-
-#[derive(Debug, Clone)]
-pub struct ConsoleParts<'a> {
-    /// The ledger, over a login with the role `countersign_console`.
-    pub ledger: &'a Ledger,
-    /// The same ledger over a login with the role `countersign_operator`. Without it, nobody can undo writes or
-    /// freeze accounts here.
-    pub operator: Option<&'a Ledger>,
-    /// The address at which browsers reach the console.
-    pub origin: &'a str,
-    /// The columns that are masked, and the key of their hashes.
-    pub masks: Option<(Vec<MaskedColumn>, MaskKey)>,
-    pub health: HealthCheck,
-}
-
+use crate::database::{ConsoleDatabase, DatabaseParts};
+use crate::frame::Frame;
 use crate::oidc::Oidc;
 
 /// The default time since a sign-in within which a person may approve.
 pub const APPROVE_WITHIN: Duration = Duration::from_secs(60 * 60);
 
+/// The console of one or several databases.
 #[derive(Debug, Clone)]
 pub struct Console {
-    pub(crate) proposals: Proposals,
-    pub(crate) sessions: ConsoleSessions,
-    pub(crate) records: RecordReader,
-    pub(crate) freezes: Freezes,
-    pub(crate) operator: Option<ConsoleOperator>,
-    pub(crate) health: HealthCheck,
+    /// Never empty.
+    pub(crate) databases: Vec<Arc<ConsoleDatabase>>,
     /// `http://127.0.0.1:7788`, as browsers send it.
     pub(crate) origin: String,
     /// `127.0.0.1:7788`, as browsers send it.
@@ -54,11 +32,11 @@ pub struct Console {
     pub(crate) begun_sign_ins: Arc<AttemptLimits>,
 }
 
-/// The handles that change data on behalf of operators.
+/// The state of the pages of one database.
 #[derive(Debug, Clone)]
-pub(crate) struct ConsoleOperator {
-    pub(crate) undo: Operator,
-    pub(crate) freezes: Freezes,
+pub(crate) struct DatabaseState {
+    pub(crate) console: Arc<Console>,
+    pub(crate) database: Arc<ConsoleDatabase>,
 }
 
 /// The reason why a text is no origin.
@@ -67,18 +45,13 @@ pub(crate) struct ConsoleOperator {
 pub struct OriginError;
 
 impl Console {
-    /// The console of a ledger. `parts.origin` is the origin at which browsers reach it.
-    pub fn new(parts: ConsoleParts<'_>) -> Result<Self, OriginError> {
-        let ConsoleParts { ledger, operator, origin, masks, health } = parts;
+    /// The console of these databases, one or more. `origin` is the address at which browsers reach it.
+    pub fn new(origin: &str, databases: Vec<DatabaseParts<'_>>) -> Result<Self, OriginError> {
         let (origin, host) = read_origin(origin)?;
-        let operator = operator.map(|ledger| ConsoleOperator { undo: ledger.operator(), freezes: ledger.freezes() });
+        let are_several = databases.len() > 1;
+        let open = |parts| Arc::new(ConsoleDatabase::new(parts, &origin, are_several));
         Ok(Self {
-            proposals: ledger.proposals(),
-            sessions: ledger.console_sessions(),
-            records: RecordReader::new(ledger.audit(), masks),
-            freezes: ledger.freezes(),
-            operator,
-            health,
+            databases: databases.into_iter().map(open).collect(),
             origin,
             host,
             oidc: None,
@@ -118,6 +91,22 @@ impl Console {
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
+    }
+
+    /// The databases, in the order of the configuration.
+    pub fn databases(&self) -> impl Iterator<Item = &ConsoleDatabase> {
+        self.databases.iter().map(AsRef::as_ref)
+    }
+
+    pub(crate) fn has_several(&self) -> bool {
+        self.databases.len() > 1
+    }
+}
+
+impl DatabaseState {
+    /// What surrounds a page of the database, for this person.
+    pub(crate) fn frame<'a>(&'a self, person: &'a ConsolePerson) -> Frame<'a> {
+        Frame { person: Some(&person.name), database: Some(&self.database), has_several: self.console.has_several() }
     }
 }
 

@@ -118,7 +118,7 @@ async fn run(command: Command, sources: ConfigSources, settings: Settings) -> an
         Command::Audit(command) => return audit::run(command, &settings).await,
         Command::Proposals(command) => return proposals::run(command, &settings).await,
         Command::Keys(command) => keys::run(command, settings.database()?).await?,
-        Command::Console(arguments) => console::run(arguments, &settings, doctor::health_check).await?,
+        Command::Console(arguments) => return console::run(arguments, &settings, doctor::health_check).await,
         Command::Witness(command) => witness::run(command).await?,
         Command::Token(command) => token::run(command, &sources, &settings)?,
         Command::Install(arguments) => install::install(&arguments.own, &sources, &settings).await?,

@@ -65,6 +65,14 @@ pub struct DatabaseLabel {
     pub description: Option<String>,
 }
 
+impl DatabaseLabel {
+    /// Whether people should take particular care: the environment is `production`, `prod` or begins so.
+    #[must_use]
+    pub fn is_production(&self) -> bool {
+        self.environment.as_ref().is_some_and(|environment| environment.starts_with("prod"))
+    }
+}
+
 impl fmt::Display for DatabaseLabel {
     /// `shop (production)`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

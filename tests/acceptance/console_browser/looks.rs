@@ -10,6 +10,7 @@ use super::site::Site;
 use super::{TRY_UNDO, has_no_browser, log_in};
 use crate::console::{Console, proposed};
 use crate::console_pages::Shop;
+use crate::several_databases::console::World;
 
 /// Width and height of the window in CSS pixels, and the colour scheme. 640 pixels are 1280 at 200 %, 320 are 1280 at 400 %.
 type Look = (u32, u32, &'static str);
@@ -131,5 +132,35 @@ async fn so_does_a_proposal_for_somebody_who_may_not_decide() {
         assert!(tab.text().await.contains(says) && tab.count(super::APPROVE).await == 0, "{}", tab.text().await);
         found.extend(findings(&tab, says).await);
     }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_do_the_pages_of_several_databases() {
+    if has_no_browser() {
+        return;
+    }
+    let (browser, world) = (WebBrowser::start().await, World::new(|_| ()).await);
+    let (_first, proposal) = proposed(&world.production, "Sunset").await;
+    let (_second, _) = proposed(&world.staging, "Sunrise").await;
+    let (_, _, link) = world.login("anna", "operator").await;
+    let tab = browser.tab(json!({})).await;
+    tab.open(&link).await;
+    tab.follow("Log in").await;
+    let mut found = findings(&tab, "inbox of all").await;
+    let of = |database: &str, page: &str| format!("{}/databases/{database}{page}", world.console.url);
+    let proposal = crate::console::path(&proposal);
+    for (name, address) in [
+        ("proposal in production", of("shop", &proposal)),
+        ("inbox of production", of("shop", "/")),
+        ("records of staging", of("shop_staging", "/records")),
+    ] {
+        assert_eq!(tab.open(&address).await, 200, "{name}");
+        found.extend(findings(&tab, name).await);
+    }
+    world.proxy.refuse();
+    world.staging.run("delete from countersign.console_session").await;
+    tab.open(&format!("{}/", world.console.url)).await;
+    found.extend(findings(&tab, "inbox with one away").await);
     assert!(found.is_empty(), "{found:#?}");
 }

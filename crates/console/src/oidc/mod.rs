@@ -4,8 +4,8 @@ mod person;
 
 use auth::OidcProvider;
 
-pub(crate) use person::PersonError;
 pub use person::{AccountClaims, PersonRules};
+pub(crate) use person::{PersonError, SignedIn};
 
 /// The path to which the provider redirects browsers.
 pub const CALLBACK_PATH: &str = "/login/oidc/callback";

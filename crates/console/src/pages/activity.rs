@@ -1,7 +1,5 @@
 //! The recent writes by session, and the frozen accounts.
 
-use std::sync::Arc;
-
 use askama::Template;
 use axum::Form;
 use axum::extract::{Query, State};
@@ -15,15 +13,16 @@ use serde::Deserialize;
 use types::visible;
 
 use super::undo::{OperatorSession, forbidden, lacks_privilege, operator};
+use crate::frame::Frame;
 use crate::message::{self, ErrorPage, PageResult, render};
 use crate::session::LoggedIn;
-use crate::state::Console;
+use crate::state::DatabaseState;
 use crate::text::query_string;
 
 #[derive(Template)]
 #[template(path = "activity.html")]
 struct Page<'a> {
-    person: Option<&'a str>,
+    frame: Frame<'a>,
     freezes: Vec<Freeze>,
     sessions: Vec<Session>,
     may_freeze: bool,
@@ -61,36 +60,37 @@ pub(crate) struct FreezeForm {
 
 pub(crate) async fn show(
     LoggedIn(person): LoggedIn,
-    State(console): State<Arc<Console>>,
+    State(state): State<DatabaseState>,
     Query(form): Query<FreezeForm>,
 ) -> PageResult {
-    let freezes = console.freezes.current().await?.into_iter().map(freeze_line).collect();
-    let sessions = console.records.activity().await?.into_iter().map(session_line).collect();
-    let may_freeze = operator(&console, &person).is_ok();
-    Ok(render(&Page { person: Some(&person.name), freezes, sessions, may_freeze, form }))
+    let freezes = state.database.freezes.current().await?.into_iter().map(freeze_line).collect();
+    let sessions = state.database.records.activity().await?.into_iter().map(session_line).collect();
+    let may_freeze = operator(&state.database, &person).is_ok();
+    Ok(render(&Page { frame: state.frame(&person), freezes, sessions, may_freeze, form }))
 }
 
 pub(crate) async fn freeze(
     OperatorSession { person, freezes, .. }: OperatorSession,
-    State(console): State<Arc<Console>>,
+    State(state): State<DatabaseState>,
     Form(form): Form<FreezeForm>,
 ) -> PageResult {
     let scope = form.scope()?;
-    if !console.freezes.is_known(&scope).await? {
+    if !state.database.freezes.is_known(&scope).await? {
         let text = format!("No recent write is of {} \"{}\". Nothing was frozen.", form.kind, visible(&form.name));
         return Ok(message::page(StatusCode::CONFLICT, "Not done", &text));
     }
     let reason = Some(form.reason.trim()).filter(|reason| !reason.is_empty());
     freezes.freeze(&scope, &person.name, reason).await.map_err(refused)?;
-    Ok(Redirect::to("/activity").into_response())
+    Ok(Redirect::to(&state.database.path("/activity")).into_response())
 }
 
 pub(crate) async fn unfreeze(
     OperatorSession { person, freezes, .. }: OperatorSession,
+    State(state): State<DatabaseState>,
     Form(form): Form<FreezeForm>,
 ) -> PageResult {
     Ok(if freezes.unfreeze(&form.scope()?, &person.name).await.map_err(refused)? {
-        Redirect::to("/activity").into_response()
+        Redirect::to(&state.database.path("/activity")).into_response()
     } else {
         message::page(StatusCode::CONFLICT, "Not done", "This is not frozen any more. Nothing was changed.")
     })
@@ -114,7 +114,7 @@ fn refused(error: Error) -> ErrorPage {
     if !lacks_privilege(&error) {
         return error.into();
     }
-    tracing::warn!(%error, "the login of --operator-url lacks a right");
+    tracing::warn!(%error, "the login of operator_url lacks a right");
     forbidden("The console's login for freezing has not the role countersign_operator.").into()
 }
 

@@ -1,7 +1,5 @@
 //! The verifiable log: its sealed entries, its signatures and its witnesses.
 
-use std::sync::Arc;
-
 use askama::Template;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -9,16 +7,17 @@ use axum::response::IntoResponse;
 use ledger::audit::{LogKey, SignatureState, WitnessState};
 use types::visible;
 
+use crate::frame::Frame;
 use crate::message::{self, PageResult, render};
 use crate::session::LoggedIn;
-use crate::state::Console;
+use crate::state::DatabaseState;
 
 #[derive(Template)]
 #[template(path = "log.html")]
 struct Page<'a> {
-    person: Option<&'a str>,
+    frame: Frame<'a>,
     ledger_id: String,
-    state: SignatureState,
+    signatures: SignatureState,
     /// The age of the newest signed checkpoint, such as `3 min`.
     age: String,
     keys: Vec<Key>,
@@ -38,24 +37,24 @@ struct WitnessLine {
     is_late: bool,
 }
 
-pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<Console>>) -> PageResult {
-    let log = &console.records;
-    let state = log.signatures().await?;
+pub(crate) async fn show(LoggedIn(person): LoggedIn, State(state): State<DatabaseState>) -> PageResult {
+    let log = &state.database.records;
+    let signatures = log.signatures().await?;
     let witnesses = log.witness_states().await?;
     Ok(render(&Page {
-        person: Some(&person.name),
+        frame: state.frame(&person),
         ledger_id: log.ledger_id().await?,
-        age: age(state.age_s),
+        age: age(signatures.age_s),
         keys: log.keys().await?.into_iter().map(key).collect(),
-        witnesses: witnesses.iter().map(|witness| witness_line(witness, state.signed)).collect(),
+        witnesses: witnesses.iter().map(|witness| witness_line(witness, signatures.signed)).collect(),
         note: log.newest_checkpoint().await?.map(|note| visible_lines(&note)),
-        state,
+        signatures,
     }))
 }
 
 /// The newest signed checkpoint, in the form that witnesses and auditors accept.
-pub(crate) async fn checkpoint(LoggedIn(_): LoggedIn, State(console): State<Arc<Console>>) -> PageResult {
-    Ok(match console.records.newest_checkpoint().await? {
+pub(crate) async fn checkpoint(LoggedIn(_): LoggedIn, State(state): State<DatabaseState>) -> PageResult {
+    Ok(match state.database.records.newest_checkpoint().await? {
         Some(note) => {
             let headers = [
                 (header::CONTENT_TYPE, "text/plain; charset=utf-8"),

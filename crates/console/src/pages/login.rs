@@ -11,15 +11,16 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use types::Secret;
 
+use crate::frame::Frame;
 use crate::message::{self, PageResult, render};
 use crate::return_path::{NextQuery, ReturnPath};
-use crate::session::{end_session_before, new_cookie, no_cookie, token};
+use crate::session::{new_cookie, no_cookie, token};
 use crate::state::Console;
 
 #[derive(Template)]
 #[template(path = "login.html")]
 struct Login<'a> {
-    person: Option<&'a str>,
+    frame: Frame<'a>,
     /// The token of a link. The button uses it up.
     link: Option<&'a str>,
     /// The name of the provider, and the address where a sign-in begins.
@@ -34,12 +35,12 @@ pub(crate) struct LinkForm {
 pub(crate) async fn explain(State(console): State<Arc<Console>>, Query(query): Query<NextQuery>) -> Response {
     let address = ReturnPath::new(&query.next).after("/login/oidc");
     let provider = console.oidc.as_ref().map(|oidc| (oidc.name.as_str(), address));
-    render(&Login { person: None, link: None, provider })
+    render(&Login { frame: Frame::default(), link: None, provider })
 }
 
 /// Opening a link does not log anybody in: chat programs open links to show a preview.
 pub(crate) async fn ask(Path(link): Path<String>) -> Response {
-    render(&Login { person: None, link: Some(&link), provider: None })
+    render(&Login { frame: Frame::default(), link: Some(&link), provider: None })
 }
 
 /// Logs a person in with a link. The previous session of the browser ends, whoever it belonged to.
@@ -49,10 +50,10 @@ pub(crate) async fn log_in(
     Form(form): Form<LinkForm>,
 ) -> PageResult {
     let Some((session, cookie)) = new_cookie() else { return Ok(message::unavailable(&"no random bytes")) };
-    Ok(match console.sessions.log_in(&Secret::new(form.link), &session).await? {
+    Ok(match console.log_in(&Secret::new(form.link), &session).await? {
         Some(person) => {
             tracing::info!(person, "logged in");
-            end_session_before(&console, &headers).await;
+            console.end_session_before(&headers).await;
             ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
         }
         None => message::page(
@@ -65,7 +66,7 @@ pub(crate) async fn log_in(
 
 pub(crate) async fn log_out(State(console): State<Arc<Console>>, headers: HeaderMap) -> PageResult {
     if let Some(session) = token(&headers) {
-        console.sessions.log_out(&session).await?;
+        console.log_out(&session).await?;
     }
     Ok(([(header::SET_COOKIE, no_cookie())], Redirect::to("/login")).into_response())
 }

@@ -1,6 +1,5 @@
 //! A proposal: the changes, the proposer and the reason, and the decision.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use askama::Template;
@@ -18,11 +17,12 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use types::{ProposalId, Tier, visible};
 
+use crate::frame::Frame;
 use crate::message::{self, PageResult, render};
 use crate::pages::sign_in::SignInAgain;
 use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::{self, CurrentSession};
-use crate::state::Console;
+use crate::state::DatabaseState;
 use crate::text::{Fact, Statement, client, optional, params, proposer, visible_lines};
 
 const NOT_A_REVIEWER: &str = "An auditor reads, and does not decide.";
@@ -33,7 +33,7 @@ const OUTCOME_WITHIN: Duration = Duration::from_secs(3);
 #[derive(Template)]
 #[template(path = "proposal.html")]
 struct Page<'a> {
-    person: Option<&'a str>,
+    frame: Frame<'a>,
     id: String,
     digest: &'a str,
     heading: String,
@@ -109,54 +109,54 @@ pub(crate) struct TextForm {
 
 pub(crate) async fn show(
     current: CurrentSession,
-    State(console): State<Arc<Console>>,
+    State(state): State<DatabaseState>,
     Path(id): Path<String>,
     Query(query): Query<RowsQuery>,
 ) -> PageResult {
     let id = ProposalId::parse(&id).ok_or_else(not_found)?;
-    let proposal = console.proposals.get(None, id).await?.ok_or_else(not_found)?;
-    let since = console.records.since(&console.proposals, &proposal).await?;
-    let sign_in_again = SignInAgain::needed(&console, &current.session, &path(id));
-    Ok(render(&page(&current.session.person, &proposal, since.as_ref(), query.into(), sign_in_again)))
+    let proposal = state.database.proposals.get(None, id).await?.ok_or_else(not_found)?;
+    let since = state.database.records.since(&state.database.proposals, &proposal).await?;
+    let sign_in_again = SignInAgain::needed(&state.console, &current.session, &path(&state, id));
+    Ok(render(&page(&state, &current.session.person, &proposal, since.as_ref(), query.into(), sign_in_again)))
 }
 
 pub(crate) async fn approve(
     current: CurrentSession,
-    State(console): State<Arc<Console>>,
+    State(state): State<DatabaseState>,
     Path(id): Path<String>,
     Form(form): Form<ApproveForm>,
 ) -> PageResult {
-    decide(&console, &current, &id, Decision::Confirm { digest: form.digest }).await
+    decide(&state, &current, &id, Decision::Confirm { digest: form.digest }).await
 }
 
 pub(crate) async fn reject(
     current: CurrentSession,
-    State(console): State<Arc<Console>>,
+    State(state): State<DatabaseState>,
     Path(id): Path<String>,
     Form(form): Form<TextForm>,
 ) -> PageResult {
     let reason = Some(form.text.trim().to_owned()).filter(|reason| !reason.is_empty());
-    decide(&console, &current, &id, Decision::Reject { reason }).await
+    decide(&state, &current, &id, Decision::Reject { reason }).await
 }
 
 pub(crate) async fn ask(
     current: CurrentSession,
-    State(console): State<Arc<Console>>,
+    State(state): State<DatabaseState>,
     Path(id): Path<String>,
     Form(form): Form<TextForm>,
 ) -> PageResult {
-    decide(&console, &current, &id, Decision::Ask { question: form.text.trim().to_owned() }).await
+    decide(&state, &current, &id, Decision::Ask { question: form.text.trim().to_owned() }).await
 }
 
 /// Asks a server to try the write once more.
 pub(crate) async fn check(
     current: CurrentSession,
-    State(console): State<Arc<Console>>,
+    State(state): State<DatabaseState>,
     Path(id): Path<String>,
 ) -> PageResult {
     let id = decidable(&current.session.person, &id)?;
-    console.proposals.request_check(id, Instant::now() + OUTCOME_WITHIN).await?;
-    Ok(Redirect::to(&path(id)).into_response())
+    state.database.proposals.request_check(id, Instant::now() + OUTCOME_WITHIN).await?;
+    Ok(Redirect::to(&path(&state, id)).into_response())
 }
 
 /// The id of a proposal on which this person may act.
@@ -167,31 +167,32 @@ fn decidable(person: &ConsolePerson, id: &str) -> PageResult<ProposalId> {
     Ok(ProposalId::parse(id).ok_or_else(not_found)?)
 }
 
-async fn decide(console: &Console, current: &CurrentSession, id: &str, decision: Decision) -> PageResult {
+async fn decide(state: &DatabaseState, current: &CurrentSession, id: &str, decision: Decision) -> PageResult {
     let person = &current.session.person;
     let id = decidable(person, id)?;
-    let approve_within = console.approve_within;
+    let approve_within = state.console.approve_within;
     let decider = ConsoleDecider { session: &current.token, person: &person.name, approve_within };
-    match console.proposals.decide_in_console(id, &decider, &decision).await {
+    match state.database.proposals.decide_in_console(id, &decider, &decision).await {
         Ok(proposal) => {
             tracing::info!(person = person.name, proposal = %id, status = proposal.status.as_str(), "decided");
             if proposal.status == ProposalStatus::Confirmed {
                 // The page shows the outcome, whatever it is.
-                drop(console.proposals.ended(id, Instant::now() + OUTCOME_WITHIN).await);
+                drop(state.database.proposals.ended(id, Instant::now() + OUTCOME_WITHIN).await);
             }
-            Ok(Redirect::to(&path(id)).into_response())
+            Ok(Redirect::to(&path(state, id)).into_response())
         }
         Err(ConsoleDecisionError::SessionEnded) => Err(session::ended().into()),
-        Err(ConsoleDecisionError::SignInAgain) => Err(SignInAgain::new(console, &path(id)).page().into()),
+        Err(ConsoleDecisionError::SignInAgain) => Err(SignInAgain::new(&state.console, &path(state, id)).page().into()),
         Err(ConsoleDecisionError::Refused(failure)) => Err(failure.into()),
     }
 }
 
-fn path(id: ProposalId) -> String {
-    format!("/proposals/{id}")
+fn path(state: &DatabaseState, id: ProposalId) -> String {
+    state.database.path(format_args!("/proposals/{id}"))
 }
 
 fn page<'a>(
+    state: &'a DatabaseState,
     person: &'a ConsolePerson,
     proposal: &'a Proposal,
     since: Option<&Since>,
@@ -204,7 +205,7 @@ fn page<'a>(
     let undo = || sentences::undo_of_preview(&preview.rollback, preview.rows_affected.is_some());
     let risks = Risk::of_preview(preview, &summary);
     Page {
-        person: Some(&person.name),
+        frame: state.frame(person),
         id: proposal.proposal_id.to_string(),
         digest: &proposal.digest,
         heading: visible(&proposal.title),
@@ -221,7 +222,7 @@ fn page<'a>(
         approvals: approvals(proposal),
         questions: proposal.questions.iter().map(question).collect(),
         facts: facts(proposal),
-        outcome: outcome(proposal),
+        outcome: outcome(state, proposal),
         params: proposal.params.iter().map(|(name, value)| (visible(name), Statement::new(value))).collect(),
         is_untried: preview.rows_affected.is_none(),
         risks: risks.iter().map(|risk| ShownRisk { word: risk.level().word(), text: risk.sentence() }).collect(),
@@ -276,7 +277,7 @@ fn facts(proposal: &Proposal) -> Vec<Fact> {
     .collect()
 }
 
-fn outcome(proposal: &Proposal) -> Vec<Fact> {
+fn outcome(state: &DatabaseState, proposal: &Proposal) -> Vec<Fact> {
     let text =
         |name: &'static str, value: &Option<String>| value.as_deref().map(|text| Fact::text(name, visible(text)));
     let (login, via) = (proposal.decided_login.as_deref(), proposal.decided_via.as_deref());
@@ -285,14 +286,16 @@ fn outcome(proposal: &Proposal) -> Vec<Fact> {
         .as_deref()
         .map(|by| format!("{}, via {}", decided_by(by, login, via), visible(via.unwrap_or("-"))));
     let record = if proposal.status == ProposalStatus::Executed { "Executed as" } else { "Attempt, not executed" };
-    let executed = proposal.correlation_id.map(|id| Fact::link(record, format!("/records/{id}"), id.to_string()));
+    let executed = proposal
+        .correlation_id
+        .map(|id| Fact::link(record, state.database.path(format_args!("/records/{id}")), id.to_string()));
     [
         decided_by.map(|by| Fact::text("Decided by", by)),
         proposal.decided_at.as_ref().map(|at| Fact::time("Decided at", at.clone())),
         text("Reason", &proposal.decision_reason),
         executed,
         text("Error", &proposal.error_message),
-        proposal.newer.map(|id| Fact::link("Newer proposal", path(id), id.to_string())),
+        proposal.newer.map(|id| Fact::link("Newer proposal", path(state, id), id.to_string())),
     ]
     .into_iter()
     .flatten()

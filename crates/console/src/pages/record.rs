@@ -1,7 +1,5 @@
 //! A record: the write, its account, its approval, and its place in the log.
 
-use std::sync::Arc;
-
 use askama::Template;
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
@@ -13,16 +11,17 @@ use review::{Summary, decided_by};
 use serde_json::Value;
 use types::{CorrelationId, visible};
 
+use crate::frame::Frame;
 use crate::message::{self, PageResult, render};
 use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::LoggedIn;
-use crate::state::Console;
+use crate::state::DatabaseState;
 use crate::text::{Fact, LongText, client, optional, proposer, shown};
 
 #[derive(Template)]
 #[template(path = "record.html")]
 struct Page<'a> {
-    person: Option<&'a str>,
+    frame: Frame<'a>,
     id: String,
     tool: String,
     status: String,
@@ -43,23 +42,23 @@ struct Page<'a> {
 
 pub(crate) async fn show(
     LoggedIn(person): LoggedIn,
-    State(console): State<Arc<Console>>,
+    State(state): State<DatabaseState>,
     Path(id): Path<String>,
     Query(query): Query<RowsQuery>,
 ) -> PageResult {
     let id = CorrelationId::parse(&id).ok_or_else(unknown)?;
-    let record = console.records.show(id).await?.ok_or_else(unknown)?;
-    Ok(render(&page(&console, &person, &record, query.into())))
+    let record = state.database.records.show(id).await?.ok_or_else(unknown)?;
+    Ok(render(&page(&state, &person, &record, query.into())))
 }
 
 /// The proof that the log has the record, in the form that `countersign audit verify --proof` accepts.
 pub(crate) async fn prove(
     LoggedIn(_): LoggedIn,
-    State(console): State<Arc<Console>>,
+    State(state): State<DatabaseState>,
     Path(id): Path<String>,
 ) -> Response {
     let Some(id) = CorrelationId::parse(&id) else { return unknown() };
-    match console.records.prove(id).await {
+    match state.database.records.prove(id).await {
         Ok(proof) => {
             let headers = [
                 (header::CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()),
@@ -78,11 +77,11 @@ pub(crate) fn unknown() -> Response {
     message::page(StatusCode::NOT_FOUND, "Not found", text)
 }
 
-fn page<'a>(console: &Console, person: &'a ConsolePerson, record: &Record, shown_rows: ShownRows) -> Page<'a> {
+fn page<'a>(state: &'a DatabaseState, person: &'a ConsolePerson, record: &Record, shown_rows: ShownRows) -> Page<'a> {
     let is_success = record.status == RecordStatus::Success.as_str();
     let has_effects = record.effects.get().is_some();
     Page {
-        person: Some(&person.name),
+        frame: state.frame(person),
         id: record.correlation_id.to_string(),
         tool: visible(&record.tool_name),
         by: proposer(record.actor.as_deref(), &record.account_id),
@@ -93,11 +92,11 @@ fn page<'a>(console: &Console, person: &'a ConsolePerson, record: &Record, shown
         params: record.params.as_ref().and_then(Value::as_object).into_iter().flatten().filter_map(pair).collect(),
         tables: tables(&Summary::of_record(record), shown_rows),
         shown_rows,
-        chain: chain(record),
-        approval: record.approval().map(approval).unwrap_or_default(),
+        chain: chain(state, record),
+        approval: record.approval().map(|one| approval(state, one)).unwrap_or_default(),
         undo: review::sentences::undo(record),
         has_proof: record.log_entry.is_some(),
-        may_undo: is_success && has_effects && person.role.may_undo() && console.operator.is_some(),
+        may_undo: is_success && has_effects && person.role.may_undo() && state.database.operator.is_some(),
         status: visible(&record.status),
     }
 }
@@ -133,8 +132,10 @@ fn facts(record: &Record) -> Vec<Fact> {
 }
 
 /// The records that this one is linked to.
-fn chain(record: &Record) -> Vec<Fact> {
-    let to = |name: &'static str, id: &CorrelationId| Fact::link(name, format!("/records/{id}"), id.to_string());
+fn chain(state: &DatabaseState, record: &Record) -> Vec<Fact> {
+    let to = |name: &'static str, id: &CorrelationId| {
+        Fact::link(name, state.database.path(format_args!("/records/{id}")), id.to_string())
+    };
     let reverses = record.reverses.iter().flatten().map(|id| to("Undoes", id));
     let reversed = record.undo_calls.iter().flatten().filter_map(|call| call.reversed_by.as_ref());
     let reversed = reversed.map(|id| to("Undone by", id));
@@ -143,7 +144,7 @@ fn chain(record: &Record) -> Vec<Fact> {
     reverses.chain(reversed).chain(original).chain(duplicates).collect()
 }
 
-fn approval(approval: RecordApproval) -> Vec<Fact> {
+fn approval(state: &DatabaseState, approval: RecordApproval) -> Vec<Fact> {
     let text = |name: &'static str, text: &Option<String>| optional(text).map(|text| Fact::text(name, text));
     let (login, via) = (approval.decided_login.as_deref(), approval.decided_via.as_deref());
     let by = approval.decided_by.as_deref().map(|by| decided_by(by, login, via).to_string());
@@ -151,7 +152,9 @@ fn approval(approval: RecordApproval) -> Vec<Fact> {
         by.map(|by| Fact::text("Decided by", by)),
         text("Via", &approval.decided_via),
         approval.decided_at.as_ref().map(|at| Fact::time("Decided at", visible(at))),
-        approval.proposal_id.map(|id| Fact::link("Proposal", format!("/proposals/{id}"), id.to_string())),
+        approval
+            .proposal_id
+            .map(|id| Fact::link("Proposal", state.database.path(format_args!("/proposals/{id}")), id.to_string())),
     ]
     .into_iter()
     .flatten()

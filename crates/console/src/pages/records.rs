@@ -1,7 +1,5 @@
 //! The records of writes of all accounts.
 
-use std::sync::Arc;
-
 use askama::Template;
 use axum::body::Body;
 use axum::extract::{Query, State};
@@ -16,9 +14,11 @@ use types::{Moment, TimeError, quoted, visible};
 
 use super::record::error;
 use super::search_line::{SearchKey, SearchLine, SearchLineError};
+use crate::database::ConsoleDatabase;
+use crate::frame::Frame;
 use crate::message::{self, PageResult, render};
 use crate::session::LoggedIn;
-use crate::state::Console;
+use crate::state::DatabaseState;
 use crate::text::{optional, params, proposer, query_string};
 
 /// The number of records on a page.
@@ -43,7 +43,7 @@ pub(crate) struct RecordQuery {
 #[derive(Template)]
 #[template(path = "records.html")]
 struct Page<'a> {
-    person: Option<&'a str>,
+    frame: Frame<'a>,
     /// The search line, as it is given.
     line: &'a str,
     suggestions: Vec<String>,
@@ -86,7 +86,7 @@ impl RecordQuery {
         query_string([("q", Some(self.line.to_string())), ("before", before)])
     }
 
-    async fn filter(&self, console: &Console, limit: u32) -> Result<RecordFilter, FilterError> {
+    async fn filter(&self, database: &ConsoleDatabase, limit: u32) -> Result<RecordFilter, FilterError> {
         let text = |key| self.line.get(key).map(str::to_owned);
         let time = |key: SearchKey| {
             let time = self.line.get(key).map(str::parse::<Moment>).transpose();
@@ -97,7 +97,7 @@ impl RecordQuery {
             .get(SearchKey::Status)
             .map(|status| RecordStatus::parse(status).ok_or_else(|| FilterError::Status(status.to_owned())));
         let row = match self.line.get(SearchKey::Table) {
-            Some(table) => Some(console.records.tracked_row(table, &[]).await?),
+            Some(table) => Some(database.records.tracked_row(table, &[]).await?),
             None => None,
         };
         let (since, before) = (time(SearchKey::Since)?, time(SearchKey::Before)?);
@@ -108,7 +108,7 @@ impl RecordQuery {
             account_id: text(SearchKey::Account),
             actor: text(SearchKey::Actor),
             session: text(SearchKey::Session),
-            time: console.records.time_range(since, before).await?,
+            time: database.records.time_range(since, before).await?,
             row,
             before: self.older_than,
         })
@@ -156,7 +156,7 @@ fn sentences(error: &FilterError) -> String {
 
 pub(crate) async fn list(
     LoggedIn(person): LoggedIn,
-    State(console): State<Arc<Console>>,
+    State(state): State<DatabaseState>,
     Query(given): Query<Vec<(String, String)>>,
 ) -> PageResult {
     let query = RecordQuery::parse(&given);
@@ -164,9 +164,9 @@ pub(crate) async fn list(
         Ok(query) => query.line.to_string(),
         Err(_) => given.iter().find(|(name, _)| name == "q").map(|(_, line)| line.clone()).unwrap_or_default(),
     };
-    let names = console.records.names().await?;
+    let names = state.database.records.names().await?;
     let mut page = Page {
-        person: Some(&person.name),
+        frame: state.frame(&person),
         line: &line,
         suggestions: query.as_ref().map(|query| query.suggestions(&names)).unwrap_or_default(),
         lines: Vec::new(),
@@ -176,7 +176,7 @@ pub(crate) async fn list(
     };
     let found = async {
         let query = query?;
-        let filter = query.filter(&console, PAGE + 1).await?;
+        let filter = query.filter(&state.database, PAGE + 1).await?;
         Ok((query, filter))
     };
     let (query, filter) = match found.await {
@@ -188,7 +188,7 @@ pub(crate) async fn list(
             }));
         }
     };
-    let mut records = console.records.list(&filter).await?;
+    let mut records = state.database.records.list(&filter).await?;
     let is_cut = records.len() > PAGE as usize;
     records.truncate(PAGE as usize);
     let last = records.last().and_then(|record| record.id).filter(|_| is_cut);
@@ -211,10 +211,10 @@ fn refused(error: FilterError, page: impl FnOnce(String) -> Response) -> Respons
 /// The records as JSON, one per line, the newest first.
 pub(crate) async fn export(
     LoggedIn(_): LoggedIn,
-    State(console): State<Arc<Console>>,
+    State(state): State<DatabaseState>,
     Query(given): Query<Vec<(String, String)>>,
 ) -> Response {
-    let filter = async { RecordQuery::parse(&given)?.filter(&console, EXPORT_PAGE).await };
+    let filter = async { RecordQuery::parse(&given)?.filter(&state.database, EXPORT_PAGE).await };
     let filter = match filter.await {
         Ok(filter) => filter,
         Err(error) => {
@@ -222,19 +222,19 @@ pub(crate) async fn export(
             return refused(error, page);
         }
     };
-    let lines = stream::try_unfold((console, filter, 0), |(console, filter, written)| {
+    let lines = stream::try_unfold((state, filter, 0), |(state, filter, written)| {
         async move {
             if written >= MAX_EXPORTED {
                 return Ok(None);
             }
-            let records = console.records.list(&filter).await?;
+            let records = state.database.records.list(&filter).await?;
             // Writes in flight have no id and come first.
             let Some(before) = records.last().map(|last| last.id) else {
                 return Ok(None);
             };
             let written = if before.is_some() { written + records.len() } else { MAX_EXPORTED };
             let text: String = records.iter().map(|record| format!("{}\n", json!(record))).collect();
-            Ok::<_, ledger::read::Error>(Some((text, (console, RecordFilter { before, ..filter }, written))))
+            Ok::<_, ledger::read::Error>(Some((text, (state, RecordFilter { before, ..filter }, written))))
         }
     });
     let headers = [

@@ -1,7 +1,5 @@
 //! The recorded changes of one row of a tracked table, and who made them.
 
-use std::sync::Arc;
-
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
@@ -12,10 +10,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use types::{RowHistoryEntry, visible};
 
+use crate::database::ConsoleDatabase;
+use crate::frame::Frame;
 use crate::message::{self, render};
 use crate::rows::{self, Effect};
 use crate::session::LoggedIn;
-use crate::state::Console;
+use crate::state::DatabaseState;
 use crate::text::proposer;
 
 /// The maximum number of changes on a page.
@@ -32,7 +32,7 @@ pub(crate) struct RowQuery {
 #[derive(Template)]
 #[template(path = "row_history.html")]
 struct Page<'a> {
-    person: Option<&'a str>,
+    frame: Frame<'a>,
     query: &'a RowQuery,
     changes: Vec<Change>,
     was_asked: bool,
@@ -49,15 +49,15 @@ struct Change {
 
 pub(crate) async fn show(
     LoggedIn(person): LoggedIn,
-    State(console): State<Arc<Console>>,
+    State(state): State<DatabaseState>,
     Query(query): Query<RowQuery>,
 ) -> Response {
     let was_asked = !query.table.trim().is_empty() && !query.key.trim().is_empty();
-    let mut page = Page { person: Some(&person.name), query: &query, changes: Vec::new(), was_asked, problem: None };
+    let mut page = Page { frame: state.frame(&person), query: &query, changes: Vec::new(), was_asked, problem: None };
     if !was_asked {
         return render(&page);
     }
-    match changes(&console, &query).await {
+    match changes(&state.database, &query).await {
         Ok(changes) => {
             page.changes = changes;
             render(&page)
@@ -70,11 +70,11 @@ pub(crate) async fn show(
     }
 }
 
-async fn changes(console: &Console, query: &RowQuery) -> Result<Vec<Change>, RowError> {
+async fn changes(database: &ConsoleDatabase, query: &RowQuery) -> Result<Vec<Change>, RowError> {
     // The key is not empty.
     let key = RowKey::parse_typed(&query.key).map(|key| key.0).unwrap_or_default();
-    let row = console.records.tracked_row(query.table.trim(), &key).await?;
-    Ok(console.records.row(&row, MAX_CHANGES).await?.iter().map(one).collect())
+    let row = database.records.tracked_row(query.table.trim(), &key).await?;
+    Ok(database.records.row(&row, MAX_CHANGES).await?.iter().map(one).collect())
 }
 
 fn one(change: &RowHistoryEntry<Value>) -> Change {

@@ -1,7 +1,5 @@
 //! Undo of one write, and of many writes by a plan.
 
-use std::sync::Arc;
-
 use askama::Template;
 use axum::Form;
 use axum::extract::{FromRequestParts, Path, Query, State};
@@ -22,10 +20,12 @@ use types::{Conflict, ConflictKind, CorrelationId, IdPrefix, Moment, TimeError, 
 use super::record;
 use super::records::{RecordLine, planned_line};
 use crate::conflicts::{self, ShownConflict};
+use crate::database::{ConsoleDatabase, ConsoleOperator};
+use crate::frame::Frame;
 use crate::message::{self, ErrorPage, PageResult, render};
 use crate::rows::{RowsQuery, ShownRows, Table, key, tables};
 use crate::session::LoggedIn;
-use crate::state::{Console, ConsoleOperator};
+use crate::state::DatabaseState;
 
 /// The number of rows above which a plan runs in several transactions.
 const MAX_ROWS: u64 = 10_000;
@@ -39,7 +39,7 @@ const NOT_UNDONE: &str = "Not undone: sequences, NOTIFY, what left the database,
 #[derive(Template)]
 #[template(path = "undo.html")]
 struct SelectionPage<'a> {
-    person: Option<&'a str>,
+    frame: Frame<'a>,
     why_not: Option<&'static str>,
     problem: Option<String>,
     form: &'a SelectionForm,
@@ -63,7 +63,7 @@ pub(crate) struct SelectionForm {
 #[derive(Template)]
 #[template(path = "undo_one.html")]
 struct OnePage<'a> {
-    person: Option<&'a str>,
+    frame: Frame<'a>,
     id: String,
     rows: String,
     counted: String,
@@ -74,7 +74,7 @@ struct OnePage<'a> {
 #[derive(Template)]
 #[template(path = "undo_plan.html")]
 struct PlanPage<'a> {
-    person: Option<&'a str>,
+    frame: Frame<'a>,
     id: String,
     digest: String,
     /// The selection: `Tool set_status`.
@@ -113,20 +113,21 @@ pub(crate) struct RunForm {
     digest: String,
 }
 
-pub(crate) async fn ask(LoggedIn(person): LoggedIn, State(console): State<Arc<Console>>) -> Response {
+pub(crate) async fn ask(LoggedIn(person): LoggedIn, State(state): State<DatabaseState>) -> Response {
     let form = SelectionForm { from: "24h".to_owned(), to: "now".to_owned(), ..SelectionForm::default() };
-    let why_not = operator(&console, &person).err();
-    render(&SelectionPage { person: Some(&person.name), why_not, problem: None, form: &form })
+    let why_not = operator(&state.database, &person).err();
+    render(&SelectionPage { frame: state.frame(&person), why_not, problem: None, form: &form })
 }
 
 /// Makes and stores a plan. Compares rows but changes nothing.
 pub(crate) async fn plan(
     OperatorSession { person, undo, .. }: OperatorSession,
+    State(state): State<DatabaseState>,
     Form(form): Form<SelectionForm>,
 ) -> PageResult {
     let problem = |problem: String| {
         let problem = Some(format!("{}.", visible(&problem)));
-        let page = SelectionPage { person: Some(&person.name), why_not: None, problem, form: &form };
+        let page = SelectionPage { frame: state.frame(&person), why_not: None, problem, form: &form };
         (StatusCode::BAD_REQUEST, render(&page)).into_response()
     };
     let request = match form.request() {
@@ -134,7 +135,7 @@ pub(crate) async fn plan(
         Err(error) => return Ok(problem(error.to_string())),
     };
     match undo.plan(&request, MAX_ROWS, &person.name).await {
-        Ok((_, plan)) => Ok(Redirect::to(&format!("/undo/{}", plan.plan_id)).into_response()),
+        Ok((_, plan)) => Ok(Redirect::to(&state.database.path(format_args!("/undo/{}", plan.plan_id))).into_response()),
         Err(UndoError::Selection(error)) => Ok(problem(error.to_string())),
         Err(error) => Err(error.into()),
     }
@@ -142,21 +143,22 @@ pub(crate) async fn plan(
 
 pub(crate) async fn show(
     OperatorSession { person, undo, .. }: OperatorSession,
-    State(console): State<Arc<Console>>,
+    State(state): State<DatabaseState>,
     Path(id): Path<String>,
     Query(query): Query<RowsQuery>,
 ) -> PageResult {
     let plan = find(&undo, &id).await?;
     let rows = undo.plan_rows(&plan.report, Some(MAX_LISTED_ROWS)).await?;
     let ids: Vec<CorrelationId> = plan.report.writes.iter().copied().take(MAX_LISTED).collect();
-    let writes = console.records.some(&ids).await?.iter().map(planned_line).collect();
-    let masks = console.records.masks().await?;
-    Ok(render(&plan_page(&person, plan, writes, (rows, query.into()), &masks)))
+    let writes = state.database.records.some(&ids).await?.iter().map(planned_line).collect();
+    let masks = state.database.records.masks().await?;
+    Ok(render(&plan_page(&state, &person, plan, writes, (rows, query.into()), &masks)))
 }
 
 /// Runs exactly the plan that the page has shown.
 pub(crate) async fn run(
     OperatorSession { person, undo, .. }: OperatorSession,
+    State(state): State<DatabaseState>,
     Path(id): Path<String>,
     Form(form): Form<RunForm>,
 ) -> PageResult {
@@ -167,11 +169,11 @@ pub(crate) async fn run(
     }
     tracing::info!(person = person.name, plan = plan.plan_id, "an undo plan is carried out");
     // The undo continues if the browser disconnects.
-    let running = tokio::spawn(async move { run_parts(&undo, &plan, &person.name).await });
+    let running = tokio::spawn(async move { run_parts(&state, &undo, &plan, &person.name).await });
     running.await.unwrap_or_else(|error| Err(message::unavailable(&error).into()))
 }
 
-async fn run_parts(undo: &Operator, plan: &StoredPlan, person: &str) -> PageResult {
+async fn run_parts(state: &DatabaseState, undo: &Operator, plan: &StoredPlan, person: &str) -> PageResult {
     let (mut undone, mut before, mut receipts) = (0, 0, Vec::new());
     for part in &plan.parts {
         match undo.run_part(plan, part, person).await {
@@ -205,7 +207,7 @@ async fn run_parts(undo: &Operator, plan: &StoredPlan, person: &str) -> PageResu
         }
     }
     Ok(match receipts.as_slice() {
-        [only] => Redirect::to(&format!("/records/{only}")).into_response(),
+        [only] => Redirect::to(&state.database.path(format_args!("/records/{only}"))).into_response(),
         [] if before > 0 => message::page(
             StatusCode::CONFLICT,
             "Undone before",
@@ -226,38 +228,42 @@ fn so_far(undone: u64, receipts: &[CorrelationId]) -> String {
 /// Shows what the undo of one write would do.
 pub(crate) async fn try_one(
     OperatorSession { person, undo, .. }: OperatorSession,
-    State(console): State<Arc<Console>>,
+    State(state): State<DatabaseState>,
     Path(id): Path<String>,
 ) -> PageResult {
     let Some(id) = CorrelationId::parse(&id) else { return Ok(record::unknown()) };
-    one_page(&console, &person, id, undo.try_undo(&[id], &person.name).await?).await
+    one_page(&state, &person, id, undo.try_undo(&[id], &person.name).await?).await
 }
 
 /// Undoes one write, if its rows are unchanged since.
 pub(crate) async fn undo_one(
     OperatorSession { person, undo, .. }: OperatorSession,
-    State(console): State<Arc<Console>>,
+    State(state): State<DatabaseState>,
     Path(id): Path<String>,
 ) -> PageResult {
     let Some(id) = CorrelationId::parse(&id) else { return Ok(record::unknown()) };
     tracing::info!(person = person.name, write = %id, "a write is undone");
-    let running =
-        tokio::spawn(async move { one_page(&console, &person, id, undo.undo(id, &person.name).await?).await });
+    let running = tokio::spawn(async move { one_page(&state, &person, id, undo.undo(id, &person.name).await?).await });
     running.await.unwrap_or_else(|error| Err(message::unavailable(&error).into()))
 }
 
-async fn one_page(console: &Console, person: &ConsolePerson, id: CorrelationId, outcome: UndoOutcome) -> PageResult {
+async fn one_page(
+    state: &DatabaseState,
+    person: &ConsolePerson,
+    id: CorrelationId,
+    outcome: UndoOutcome,
+) -> PageResult {
     let (count, conflicts) = match outcome {
         UndoOutcome::Undone { correlation_id, .. } => {
-            return Ok(Redirect::to(&format!("/records/{correlation_id}")).into_response());
+            return Ok(Redirect::to(&state.database.path(format_args!("/records/{correlation_id}"))).into_response());
         }
         UndoOutcome::WouldUndo { rows } => (rows, Vec::new()),
         UndoOutcome::Conflicts { conflicts, rows, .. } => (rows, conflicts),
     };
-    let conflicts = console.records.masks().await?.conflicts(conflicts);
+    let conflicts = state.database.records.masks().await?.conflicts(conflicts);
     let status = if conflicts.is_empty() { StatusCode::OK } else { StatusCode::CONFLICT };
     let page = OnePage {
-        person: Some(&person.name),
+        frame: state.frame(person),
         id: id.to_string(),
         rows: rows(count),
         counted: ConflictKind::counted_words(&conflicts),
@@ -268,6 +274,7 @@ async fn one_page(console: &Console, person: &ConsolePerson, id: CorrelationId, 
 }
 
 fn plan_page<'a>(
+    state: &'a DatabaseState,
     person: &'a ConsolePerson,
     plan: StoredPlan,
     writes: Vec<RecordLine>,
@@ -278,7 +285,7 @@ fn plan_page<'a>(
     let left_out = masks.conflicts(plan.report.left_out.clone());
     let effects = rows.effects.map(|effects| masks.effects(effects));
     PlanPage {
-        person: Some(&person.name),
+        frame: state.frame(person),
         selected: selected(&plan.selection.scope),
         headline: headline(&plan.report),
         from: plan.selection.from,
@@ -366,23 +373,26 @@ pub(crate) struct OperatorSession {
     pub(super) freezes: Freezes,
 }
 
-impl FromRequestParts<Arc<Console>> for OperatorSession {
+impl FromRequestParts<DatabaseState> for OperatorSession {
     type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, console: &Arc<Console>) -> Result<Self, Response> {
-        let LoggedIn(person) = LoggedIn::from_request_parts(parts, console).await?;
-        let ConsoleOperator { undo, freezes } = operator(console, &person).map_err(forbidden)?.clone();
+    async fn from_request_parts(parts: &mut Parts, state: &DatabaseState) -> Result<Self, Response> {
+        let LoggedIn(person) = LoggedIn::from_request_parts(parts, state).await?;
+        let ConsoleOperator { undo, freezes } = operator(&state.database, &person).map_err(forbidden)?.clone();
         Ok(Self { person, undo, freezes })
     }
 }
 
 /// The operator's handle for this person, or the reason why the person cannot change data.
-pub(super) fn operator<'a>(console: &'a Console, person: &ConsolePerson) -> Result<&'a ConsoleOperator, &'static str> {
+pub(super) fn operator<'a>(
+    database: &'a ConsoleDatabase,
+    person: &ConsolePerson,
+) -> Result<&'a ConsoleOperator, &'static str> {
     if !person.role.may_undo() {
         return Err("Only operators undo writes and freeze accounts: you have another role.");
     }
-    let missing = "This console has no login that undoes and freezes: --operator-url names one with the role countersign_operator.";
-    console.operator.as_ref().ok_or(missing)
+    let missing = "This console has no login that undoes and freezes here: operator_url (--operator-url) names one with the role countersign_operator.";
+    database.operator.as_ref().ok_or(missing)
 }
 
 pub(super) fn forbidden(why_not: &str) -> Response {
@@ -399,7 +409,7 @@ impl From<UndoError> for ErrorPage {
     fn from(error: UndoError) -> Self {
         Self::from(match error {
             UndoError::Database(error) if lacks_privilege(&error) => {
-                tracing::warn!(%error, "the login of --operator-url lacks a right");
+                tracing::warn!(%error, "the login of operator_url lacks a right");
                 let text = "The console's login for undo has no right to a table of the write, or is no operator. \
                             Nothing was changed.";
                 message::page(StatusCode::FORBIDDEN, "Not permitted", text)

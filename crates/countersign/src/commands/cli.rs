@@ -322,6 +322,9 @@ impl Cli {
         flag_before_variable(matches, &mut connection.database_url, &mut connection.database_url_file, ids);
         let served = &mut given.database.served;
         flag_before_variable(matches, &mut served.read_url, &mut served.read_url_file, ["read_url", "read_url_file"]);
+        let operator = &mut given.database.operator;
+        let ids = ["operator_url", "operator_url_file"];
+        flag_before_variable(matches, &mut operator.operator_url, &mut operator.operator_url_file, ids);
         let write = &mut given.database.write;
         let ids = ["fingerprint_key", "fingerprint_key_file"];
         flag_before_variable(matches, &mut write.fingerprint_key, &mut write.fingerprint_key_file, ids);

@@ -90,7 +90,8 @@ fn name(database: &DatabaseSettings) -> &str {
     database.name().map_or("", |name| name.as_str())
 }
 
-fn explained(database: &DatabaseSettings, error: &anyhow::Error) -> String {
+/// An error of a database, after its name.
+pub(crate) fn explained(database: &DatabaseSettings, error: &anyhow::Error) -> String {
     let origins = connection::origins(error, database).map(|origins| format!("; {origins}")).unwrap_or_default();
     format!("{}: {error:#}{origins}", name(database))
 }

@@ -49,6 +49,20 @@ keys! {
     }
 }
 
+keys! {
+    /// The login of the console that undoes and freezes.
+    OperatorKeys {
+        /// Connection string of a login with the role countersign_operator and the privileges that undone writes
+        /// need, for the console. Without it nobody undoes writes or freezes accounts there.
+        #[arg(long, env = "COUNTERSIGN_OPERATOR_URL", hide_env_values = true, value_parser = parse_secret)]
+        #[schemars(with = "Option<String>")]
+        operator_url: Secret,
+        /// File with the connection string of the operator's login.
+        #[arg(long, env = "COUNTERSIGN_OPERATOR_URL_FILE", value_name = "FILE")]
+        operator_url_file: PathBuf,
+    }
+}
+
 /// The other keys of the provider, without the table of its groups.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(default)]

@@ -27,6 +27,8 @@ pub(crate) struct DatabaseSettings {
     /// The source of the connection string; `None` if neither flag, variable nor file has one.
     pub(crate) url: Option<SecretSource>,
     pub(crate) read: Option<SecretSource>,
+    /// The login with which the console undoes and freezes.
+    pub(crate) operator: Option<SecretSource>,
     /// The pooler in front of the databases for writing and for reading.
     pub(crate) pooler: Pooler,
     /// The program that prints the password of a connection string without one.
@@ -86,14 +88,17 @@ impl DatabaseSettings {
         };
         let url = found("database-url", |keys| (&keys.connection.database_url, &keys.connection.database_url_file))?;
         let read = found("read-url", |keys| (&keys.served.read_url, &keys.served.read_url_file))?;
+        let operator = found("operator-url", |keys| (&keys.operator.operator_url, &keys.operator.operator_url_file))?;
         let key = found("fingerprint-key", |keys| (&keys.write.fingerprint_key, &keys.write.fingerprint_key_file))?;
         let keys = layers.iter().map(|layer| layer.keys.clone()).reduce(DatabaseGroups::or).unwrap_or_default();
         let open_secret_files = open_secret_files([
             ("database_url_file", &keys.connection.database_url_file),
             ("read_url_file", &keys.served.read_url_file),
+            ("operator_url_file", &keys.operator.operator_url_file),
             ("fingerprint_key_file", &keys.write.fingerprint_key_file),
         ]);
-        let DatabaseGroups { connection, connect, manifests, served, write, reads, signing, limits } = keys;
+        let DatabaseGroups { connection, connect, manifests, served, write, reads, signing, limits, operator: _ } =
+            keys;
         let lifetime = connection.password_lifetime_s.map_or(DEFAULT_PASSWORD_LIFETIME, |time| time.duration());
         let read_limits = read_limits(&limits)?;
         let modifications = ModificationLimits {
@@ -111,6 +116,7 @@ impl DatabaseSettings {
             prefix: String::new(),
             url,
             read,
+            operator,
             pooler: connection.pooler.unwrap_or_default().into(),
             password_command: connection.password_command.map(|arguments| PasswordCommand::new(arguments, lifetime)),
             ssh_tunnel: connection.ssh_tunnel.map(SshTunnel::new).transpose()?,

@@ -14,6 +14,10 @@ use super::masks::{self, MaskConfig};
 use super::reader::Reader;
 use super::schema;
 
+/// What cannot stand before the tables of several databases.
+const URLS: [&str; 6] =
+    ["database_url", "database_url_file", "read_url", "read_url_file", "operator_url", "operator_url_file"];
+
 /// A database of the file.
 #[derive(Debug, Clone)]
 pub(super) struct DatabaseTable {
@@ -33,7 +37,7 @@ impl<'s> Reader<'s> {
         profiles: &[String],
     ) -> Vec<DatabaseTable> {
         let mut tables = self.table(top, TABLE);
-        for key in ["database_url", "database_url_file", "read_url", "read_url_file"] {
+        for key in URLS {
             if !tables.is_empty()
                 && let Some((key, _)) = top.get_key_value(key)
             {

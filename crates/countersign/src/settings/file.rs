@@ -59,8 +59,13 @@ impl ConfigFile {
 
 impl DatabaseGroups {
     pub(super) fn resolve_paths(&mut self, folder: &Path) {
-        let Self { connection, manifests, served, write, signing, .. } = self;
-        let files = [&mut connection.database_url_file, &mut served.read_url_file, &mut write.fingerprint_key_file];
+        let Self { connection, manifests, served, write, signing, operator, .. } = self;
+        let files = [
+            &mut connection.database_url_file,
+            &mut served.read_url_file,
+            &mut operator.operator_url_file,
+            &mut write.fingerprint_key_file,
+        ];
         resolve(folder, files, [&mut manifests.manifests, &mut signing.signing_key]);
     }
 }

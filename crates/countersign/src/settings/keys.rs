@@ -18,7 +18,7 @@ use types::{AccountId, DatabaseName, Secret};
 
 use super::addresses::{Host, ListenAddress, Origin, Proxy, PublicUrl};
 use super::bounded::{Bounded, Millis, Seconds};
-use super::console_keys::{CONSOLE, CONSOLE_OIDC, ConsoleKeys, OidcSecretKeys};
+use super::console_keys::{CONSOLE, CONSOLE_OIDC, ConsoleKeys, OidcSecretKeys, OperatorKeys};
 use super::execute_sql::{ExecuteSqlMode, ExecuteSqlReason, ExecuteSqlTier};
 use super::key_group::{groups, keys, options, properties};
 use super::notify_keys::{NOTIFY, NotifyKeys};
@@ -327,6 +327,7 @@ groups! {
         served: ServedKeys in TOP,
         write: WriteKeys in TOP,
         signing: SigningKeys in TOP,
+        operator: OperatorKeys in TOP,
         connect: ConnectKeys in LIMITS,
         limits: LimitKeys in LIMITS,
         reads: ReadsKeys in READS,
@@ -388,7 +389,7 @@ options! {
 
 options! {
     /// What the console is configured by.
-    ConsoleServerKeys: ConsoleKeys, OidcSecretKeys, ConnectionKeys
+    ConsoleServerKeys: ConsoleKeys, OidcSecretKeys, OperatorKeys, ConnectionKeys
 }
 
 options! {

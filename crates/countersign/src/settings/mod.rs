@@ -126,13 +126,13 @@ impl ConfigSources {
             let layers = [SettingsLayer::given(given), SettingsLayer::file(config, general)];
             return Ok(vec![DatabaseSettings::new(&layers, masks.clone())?]);
         }
-        let (connection, served) = (&given.connection, &given.served);
-        let urls = [&connection.database_url, &served.read_url].into_iter().any(Option::is_some);
-        let files = [&connection.database_url_file, &served.read_url_file].into_iter().any(Option::is_some);
-        if urls || files {
+        let DatabaseGroups { connection, served, operator, .. } = given;
+        let urls = [&connection.database_url, &served.read_url, &operator.operator_url];
+        let files = [&connection.database_url_file, &served.read_url_file, &operator.operator_url_file];
+        if urls.into_iter().any(Option::is_some) || files.into_iter().any(Option::is_some) {
             bail!(
                 "the configuration file has several databases, and a flag or variable names another one \
-                 (database-url, read-url, or a file with one): leave it out, and choose one with --database"
+                 (database-url, read-url, operator-url, or a file with one): leave it out, and choose one with --database"
             );
         }
         let chosen_ones = tables.iter().filter(|own| chosen.is_none_or(|name| own.label.name == *name));

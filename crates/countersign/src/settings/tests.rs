@@ -147,7 +147,10 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
     let is_key = |argument: &&clap::Arg| {
         !["config", "database", "demo", "help", "version"].contains(&argument.get_id().as_str())
     };
-    let of_console = of("console").filter(|argument| argument.get_id().as_str().starts_with("console_"));
+    let is_of_console = |argument: &&clap::Arg| {
+        ["console_", "operator_"].iter().any(|prefix| argument.get_id().as_str().starts_with(prefix))
+    };
+    let of_console = of("console").filter(is_of_console);
     let arguments: Vec<_> = command.get_arguments().chain(of("serve")).filter(is_key).chain(of_console).collect();
     let http = schema::names(Some(keys::HTTP));
     let mut keys = [schema::names(Some(keys::LIMITS)), http.clone()].concat();

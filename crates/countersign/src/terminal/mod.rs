@@ -48,8 +48,7 @@ pub(crate) fn current_database() -> Option<DatabaseLabel> {
 pub(crate) fn print_heading(database: &DatabaseLabel) {
     let style = Style::of_stdout();
     let text = database.to_string();
-    let is_production = database.environment.as_ref().is_some_and(|environment| environment.starts_with("prod"));
-    print_line(&if is_production { style.bad(&text) } else { style.bold(&text) });
+    print_line(&if database.is_production() { style.bad(&text) } else { style.bold(&text) });
 }
 
 /// Prints a value as JSON on one line.

@@ -55,8 +55,8 @@ pub(crate) async fn begin(
         return_to: return_to.as_str().to_owned(),
         is_fresh: within.is_some(),
     };
-    match console.sessions.begin_sign_in(&secrets.state, &browser, &pending).await {
+    match console.begin_sign_in(&secrets.state, &browser, &pending).await {
         Ok(()) => ([(header::SET_COOKIE, cookie)], Redirect::to(&url)).into_response(),
-        Err(error) => message::unavailable(&error),
+        Err(error) => message::unusable(&error),
     }
 }

@@ -14,7 +14,7 @@ use super::refusal::{Refusal, not_a_person, refused};
 use crate::message;
 use crate::oidc::Oidc;
 use crate::return_path::ReturnPath;
-use crate::session::{end_session_before, new_cookie};
+use crate::session::new_cookie;
 use crate::state::Console;
 
 /// Signs in the person whom the provider has verified, if this browser began the sign-in.
@@ -32,7 +32,7 @@ pub(crate) async fn complete(
         }
     };
     let pending = match (&response.state, browser(&headers)) {
-        (Some(state), Some(browser)) => console.sessions.take_sign_in(state, &browser).await,
+        (Some(state), Some(browser)) => console.take_sign_in(state, &browser).await,
         _ => Ok(None),
     };
     let pending = match pending {
@@ -41,7 +41,7 @@ pub(crate) async fn complete(
             tracing::warn!("a sign-in is refused that this browser has not begun within 10 minutes");
             return Refusal::UNKNOWN.page(&ReturnPath::new("/"));
         }
-        Err(error) => return message::unavailable(&error),
+        Err(error) => return message::unusable(&error),
     };
     let return_to = ReturnPath::new(&pending.return_to);
     match oidc.provider.redeem(&response, &pending.nonce, &pending.verifier).await {
@@ -69,12 +69,12 @@ async fn admit(
         Err(error) => return not_a_person(&error, &oidc.name, return_to),
     };
     let Some((session, cookie)) = new_cookie() else { return message::unavailable(&"no random bytes") };
-    let (person, accounts) = (&signed_in.person, &signed_in.accounts);
-    if let Err(error) = console.sessions.log_in_with_oidc(&session, person, accounts, id_token.auth_time()).await {
-        return message::unavailable(&error);
+    if let Err(error) = console.log_in_with_oidc(&session, &signed_in, id_token.auth_time()).await {
+        return message::unusable(&error);
     }
+    let person = &signed_in.person;
     tracing::info!(person = person.name, role = person.role.as_str(), "signed in with the provider");
-    end_session_before(console, headers).await;
+    console.end_session_before(headers).await;
     let cookies = AppendHeaders([(header::SET_COOKIE, cookie), (header::SET_COOKIE, no_cookie())]);
     // The origin precedes the path, so no path can lead to another host.
     (cookies, Redirect::to(&format!("{}{}", console.origin, return_to.as_str()))).into_response()

@@ -12,6 +12,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use ledger::console::ConsoleSession;
 
+use crate::frame::Frame;
 use crate::message::render;
 use crate::return_path::ReturnPath;
 use crate::state::Console;
@@ -22,7 +23,7 @@ pub(crate) use complete::complete;
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 struct SignInPage<'a> {
-    person: Option<&'a str>,
+    frame: Frame<'a>,
     title: &'a str,
     text: &'a str,
     /// The text of a link, and its target.
@@ -60,7 +61,7 @@ impl<'a> SignInAgain<'a> {
         let (title, text) = ("Sign in again to approve", format!("Nothing was approved. {}", self.text));
         let words = self.provider.as_ref().map(|(name, address)| (format!("Sign in again with {name}"), address));
         let link = words.as_ref().map(|(words, address)| (words.as_str(), address.as_str()));
-        let page = SignInPage { person: None, title, text: &text, link };
+        let page = SignInPage { frame: Frame::default(), title, text: &text, link };
         (StatusCode::FORBIDDEN, render(&page)).into_response()
     }
 }

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use types::{quoted, visible};
 
 use super::SignInPage;
+use crate::frame::Frame;
 use crate::message::render;
 use crate::oidc::PersonError;
 use crate::return_path::ReturnPath;
@@ -46,7 +47,7 @@ impl Refusal {
     pub(super) fn page(&self, return_to: &ReturnPath) -> Response {
         let login = return_to.after("/login");
         let link = Some(("Sign in", login.as_str()));
-        let page = SignInPage { person: None, title: &self.title, text: &self.text, link };
+        let page = SignInPage { frame: Frame::default(), title: &self.title, text: &self.text, link };
         (self.status, render(&page)).into_response()
     }
 }

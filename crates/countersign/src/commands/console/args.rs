@@ -33,10 +33,6 @@ pub(crate) struct ServeArgs {
     /// Address to listen on.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7788")]
     pub(crate) listen: SocketAddr,
-    /// Connection string of a login with the role countersign_operator and the privileges that undone writes need.
-    /// Without it nobody undoes writes or freezes accounts in the console.
-    #[arg(long, value_name = "CONNECTION STRING", env = "COUNTERSIGN_OPERATOR_URL", hide_env_values = true)]
-    pub(crate) operator_url: Option<String>,
 }
 
 #[derive(Debug, Args)]

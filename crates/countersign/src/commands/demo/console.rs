@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use super::database::{self, DemoDatabase};
 use super::transcript::this_program;
-use crate::commands::console::{self as command, MakeHealthCheck};
+use crate::commands::console::{self as command, DatabaseLogins, MakeHealthCheck};
 use crate::settings::Settings;
 use crate::signals::stop_on_signals;
 use crate::terminal::{Style, print_line};
@@ -85,7 +85,9 @@ async fn serve(
     let ledger = |target: &ledger::ConnectOptions| Ledger::new(target.clone(), own.ledger.clone());
     let target = database.as_login("demo_console")?;
     let operator = ledger(&database.as_login("demo_operator")?);
-    let console = command::console(&ledger(&target), Some(&operator), &origin, health(&target, own, settings), own)?;
+    let health = health(&target, own, settings);
+    let logins = DatabaseLogins { console: ledger(&target), operator: Some(operator), health };
+    let console = command::console(&origin, vec![logins.parts(own)?])?;
     let stop = stop_on_signals()?;
     let serving = tokio::spawn(::console::serve(listener, None, console, stop.clone()));
     let owner = ledger(&database.owner()?);
