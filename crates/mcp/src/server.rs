@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tools::{CallResult, Caller, ProfileView, Registry, UserDecision};
-use types::{ClientInfo, Envelope, Failure, Meta, Principal, trace_id};
+use types::{ClientInfo, Envelope, Failure, Principal, trace_id};
 
 use crate::apps;
 use crate::elicitation::{Elicitation, ElicitationMode};
@@ -231,16 +231,11 @@ impl McpServer {
         let asks_user = mode != ElicitationMode::Unsupported;
         let caller = Caller { principal: principal.clone(), asks_user, decision };
         let database = registry.database_of_call(name, &arguments);
-        match read_limiter::run(reads, database, registry.call(name, arguments, caller)).await {
-            Ok((Some(result), permit)) => Ok((result, permit)),
-            Ok((None, _)) => Err(ErrorData::internal_error("no tool", None)),
-            Err(error) => {
-                let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-                let envelope = Envelope::Failure { error, meta: Meta::new(info.version.clone(), elapsed_ms) };
-                let number_fields = Arc::default();
-                Ok((CallResult { envelope, permit: None, question: None, page: None, number_fields }, None))
-            }
-        }
+        let (result, permit) = match read_limiter::run(reads, database, registry.call(name, arguments, caller)).await {
+            Ok(answered) => answered,
+            Err(failure) => (registry.refuse(name, database, failure, began), None),
+        };
+        Ok((result.ok_or_else(|| ErrorData::internal_error("no tool", None))?, permit))
     }
 
     /// Runs a request about resources, or about the one of this URI, until the client cancels it or goes away: dropping it frees its backend.

@@ -29,13 +29,25 @@ pub struct Activity {
 struct Shared {
     last: Mutex<Instant>,
     used: Notify,
+    /// When the tasks of the database begin their turns, so that those of many databases do not connect at once.
+    begin: Instant,
 }
 
 impl Activity {
-    /// The activity of a database that counts as used for a minute after each call.
+    /// The activity of one of several databases, which counts as used for a minute after each call. `place` is that of
+    /// the database among `count`, from 0; the minutes of the databases begin one after the other.
     #[must_use]
-    pub fn measured() -> Self {
-        Self { shared: Some(Arc::new(Shared { last: Mutex::new(Instant::now()), used: Notify::new() })) }
+    pub fn measured(place: u32, count: u32) -> Self {
+        let begin = Instant::now() + IDLE_INTERVAL * place / count.max(1);
+        Self { shared: Some(Arc::new(Shared { last: Mutex::new(begin), used: Notify::new(), begin })) }
+    }
+
+    /// Runs a task that has a turn each minute, in the minutes of the database.
+    pub async fn in_turn<T>(self, task: impl Future<Output = T>) -> T {
+        if let Some(shared) = &self.shared {
+            tokio::time::sleep_until(shared.begin).await;
+        }
+        task.await
     }
 
     /// Notes that the database is used.
@@ -84,7 +96,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn tasks_look_for_work_each_second_while_a_database_is_used_and_each_minute_otherwise() {
-        let (always, measured) = (Activity::default(), Activity::measured());
+        let (always, measured) = (Activity::default(), Activity::measured(0, 2));
         tokio::time::advance(IDLE_INTERVAL).await;
         let took = async |activity: &Activity| {
             let begun = Instant::now();
@@ -103,5 +115,21 @@ mod tests {
         assert_eq!(begun.elapsed(), Duration::ZERO, "a call wakes the tasks");
         assert_eq!(took(&measured).await, INTERVAL);
         assert!(!measured.is_idle());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_minutes_of_databases_that_start_together_begin_one_after_the_other() {
+        let begun = Instant::now();
+        let mut begins = Vec::new();
+        for place in 0..4 {
+            Activity::measured(place, 4).in_turn(async { begins.push(begun.elapsed().as_secs()) }).await;
+        }
+        // Each one waits from when it was made.
+        assert_eq!(begins, [0, 15, 45, 90]);
+        let last = Activity::measured(3, 4);
+        tokio::time::advance(IDLE_INTERVAL).await;
+        assert!(!last.is_idle());
+        tokio::time::advance(IDLE_INTERVAL * 3 / 4).await;
+        assert!(last.is_idle());
     }
 }

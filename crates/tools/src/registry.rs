@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use catalog::ResourceRegistry;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 use types::{DatabaseLabel, Envelope, ErrorCode, Failure, Principal};
 
 use crate::builtin;
@@ -176,11 +177,19 @@ impl Registry {
         let Some(entry) = self.entry(name) else { return self.call_outdated(name, &arguments) };
         let (index, tool, arguments) = match self.route(entry, arguments) {
             Ok(routed) => routed,
-            Err(failure) => return entry.tools.first().map(|(_, tool)| tool.refuse(failure)),
+            Err(failure) => return entry.tools.first().map(|(_, tool)| tool.refuse(failure, Instant::now())),
         };
         let NamedToolset { database, tools } = self.databases.get(index)?;
         let result = tools.call(tool, arguments, caller.into(), database.as_ref()).await;
         Some(named(database.as_deref(), result))
+    }
+
+    /// Answers a call that was not made, of the database that it names; `None` if the caller has no such tool.
+    #[must_use]
+    pub fn refuse(&self, name: &str, database: Option<&str>, failure: Failure, began: Instant) -> Option<CallResult> {
+        let (_, tool) = self.entry(name)?.tools.first()?;
+        let database = self.databases.iter().find(|own| own.name() == database);
+        Some(named(database.and_then(|own| own.database.as_deref()), tool.refuse(failure, began)))
     }
 
     /// Answers a call of a tool that does not fit its database; `None` if the caller has no such tool.

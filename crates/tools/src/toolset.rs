@@ -333,11 +333,12 @@ impl Toolset {
 
 impl RegisteredTool {
     /// Answers a call that is refused before it reaches a database.
-    pub(crate) fn refuse(&self, failure: Failure) -> CallResult {
-        let running = self.metrics.begin(Instant::now());
+    pub(crate) fn refuse(&self, failure: Failure, began: Instant) -> CallResult {
+        let running = self.metrics.begin(began);
         let outcome = Err(failure.into());
         running.ended(&outcome);
-        reply(outcome, Meta::new(self.info.version.clone(), 0), self.tool.number_fields())
+        let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        reply(outcome, Meta::new(self.info.version.clone(), elapsed_ms), self.tool.number_fields())
     }
 }
 

@@ -107,7 +107,7 @@ async fn a_swallowed_network_of_one_database_costs_the_others_nothing() {
     let proxy = Proxy::before(&shop.staging);
     let (token, table) = HttpServer::token("ana", &[]).await;
     let (other, other_table) = HttpServer::token("bob", &[]).await;
-    let top = format!("{table}\n{other_table}\n[limits]\nquery_timeout_ms = 20000\n");
+    let top = format!("{table}\n{other_table}\n[limits]\nquery_timeout_ms = 20000\n[http]\nreads = 2\n");
     let mut command = shop.folder.command(&behind(&shop, &proxy, &top));
     command.args(["serve", "--http", "127.0.0.1:0"]);
     let server = HttpServer::start(command).await;
@@ -133,7 +133,11 @@ async fn a_swallowed_network_of_one_database_costs_the_others_nothing() {
     }
     assert!(hanging.iter().any(|read| !read.is_finished()), "reads of staging hang");
     for read in hanging {
-        assert_eq!(read.await.unwrap().unwrap().status(), StatusCode::OK);
+        let response = read.await.unwrap().unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        // Also of those that the limit of the account has kept from the database.
+        let body = response.text().await.unwrap();
+        assert!(body.contains("\"database\":\"shop_staging\""), "{body}");
     }
 }
 

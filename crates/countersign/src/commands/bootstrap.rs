@@ -134,7 +134,11 @@ impl ToolBuilder {
         }
         let masks = masks(database, reader.as_ref()).await?;
         // The first database keeps its connections.
-        let is_first = settings.databases.first().is_none_or(|first| first.name() == database.name());
+        let place = settings.databases.iter().position(|own| own.name() == database.name()).unwrap_or_default();
+        let activity = match (u32::try_from(place), u32::try_from(settings.databases.len())) {
+            (Ok(place @ 1..), Ok(count)) => Activity::measured(place, count),
+            _ => Activity::default(),
+        };
         let services = Services {
             name: database.name().cloned(),
             reader,
@@ -142,7 +146,7 @@ impl ToolBuilder {
             scrape: LedgerScrape::new(has_ledger.then(|| ledger.gauges())),
             ledger,
             call_deadline: database.call_deadline,
-            activity: if is_first { Activity::default() } else { Activity::measured() },
+            activity,
             metrics,
             masks,
             execute_sql: database.execute_sql.clone(),

@@ -219,23 +219,21 @@ impl DatabaseStart {
         let BuiltTools { toolsets, misfits, watched } = built;
         let tools = toolsets.get(&settings.profile).map_or(0, |tools| tools.infos().count());
         live.open(toolsets, services.clone());
-        let mut proposal_worker = None;
+        let (activity, mut proposal_worker) = (&services.activity, None);
         if let Some(keys) = keys {
             let (ledger, name) = (&services.ledger, own.name().cloned());
             server.keys.set(index, keys)?;
-            tokio::spawn(ledger.clone().run_sweeper());
-            tokio::spawn(state_keys::refresh(server.keys.clone(), index, ledger.clone(), name));
-            proposal_worker = Some(tokio::spawn(tools::run_proposal_worker(
-                ledger.proposals(),
-                live.clone(),
-                services.activity.clone(),
-            )));
+            tokio::spawn(activity.clone().in_turn(ledger.clone().run_sweeper()));
+            let refresh = state_keys::refresh(server.keys.clone(), index, ledger.clone(), name);
+            tokio::spawn(activity.clone().in_turn(refresh));
+            proposal_worker =
+                Some(tokio::spawn(tools::run_proposal_worker(ledger.proposals(), live.clone(), activity.clone())));
             if let Some(notify) = settings.notify.clone() {
                 let notifier = Notifier::new(notify, ledger.notices(), own.label.clone())?;
-                tokio::spawn(notifier.run(services.activity.clone()));
+                tokio::spawn(notifier.run(activity.clone()));
             }
         }
-        tokio::spawn(services.activity.clone().close_unused(services.ledger.clone(), services.reader.clone()));
+        tokio::spawn(activity.clone().close_unused(services.ledger.clone(), services.reader.clone()));
         let read_log = services.ledger.read_log().start();
         let announcement = Announcement {
             tools,
@@ -245,7 +243,7 @@ impl DatabaseStart {
         };
         tokio::spawn(announcement.log(server.clone()));
         let compiled = CompiledState { manifests, misfits, watched, version: None };
-        server.serve_changes(DatabaseReloader::new(server.clone(), live.clone(), own, builder, compiled));
+        server.serve_changes(activity, DatabaseReloader::new(server.clone(), live.clone(), own, builder, compiled));
         Ok(RunningDatabase { proposal_worker, read_log, services })
     }
 }

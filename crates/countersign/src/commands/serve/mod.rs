@@ -23,7 +23,7 @@ use mcp_http::AppState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tools::metrics::Metrics;
-use tools::{LiveRegistry, ProfileToolsets, View};
+use tools::{Activity, LiveRegistry, ProfileToolsets, View};
 
 use self::database::{RunningDatabase, StartingDatabase};
 use self::http_frontend::HttpFrontend;
@@ -130,8 +130,8 @@ impl Server {
     }
 
     /// Follows the changes of a database that was reached.
-    fn serve_changes(&self, database: DatabaseReloader) {
-        tokio::spawn(database.clone().follow_database());
+    fn serve_changes(&self, activity: &Activity, database: DatabaseReloader) {
+        tokio::spawn(activity.clone().in_turn(database.clone().follow_database()));
         self.reached.send_modify(|databases| databases.push(database));
     }
 
