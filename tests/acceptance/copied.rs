@@ -66,7 +66,7 @@ async fn dumped_and_restored(db: &Database) -> Option<Database> {
     let name = format!("dump_of_{}", db.name());
     let programs = ["pg_dump", "psql"].map(|program| db.cluster().binaries().program(program));
     if let Some(missing) = programs.iter().find(|program| !program.exists()) {
-        external::skip(&format!("there is no {}", missing.display()));
+        external::skip_without_program(&format!("there is no {}", missing.display()));
         return None;
     }
     let there = db.beside("postgres");

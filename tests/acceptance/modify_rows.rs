@@ -163,6 +163,9 @@ async fn every_form_of_a_change_is_executed_and_undone() {
         ),
         ("merge into shop.customer c using (values (1)) v (id) on c.id = v.id when matched then do nothing", 0),
     ] {
+        if sql.starts_with("merge") && db.cluster().version().major < 15 {
+            continue;
+        }
         let before = rows(&db).await;
         let done = server.succeed("execute_sql", json!({"sql": sql})).await;
         assert_eq!(done["meta"]["rows_affected"], affected, "{sql}: {done}");

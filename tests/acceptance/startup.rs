@@ -62,7 +62,7 @@ async fn an_unreachable_database() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_credentials_and_a_missing_database_have_distinct_errors() {
-    let own = pg_embedded::Cluster::start(pg_embedded::Options::ephemeral(), &mut |_| {}).unwrap();
+    let own = testkit::start_cluster(pg_embedded::Options::ephemeral());
     let url = own.connection_string("postgres");
     let client = testkit::connect(&url).await;
     client.batch_execute("create role guarded login password 'right'").await.unwrap();

@@ -72,7 +72,7 @@ impl Guarded {
     async fn start((named, unnamed): Addresses) -> Self {
         let listen = format!("{named},{unnamed}");
         let options = Options::ephemeral().setting("listen_addresses", listen).setting("ssl_ca_file", "clients.crt");
-        let cluster = Cluster::start(options, &mut |_| {}).unwrap();
+        let cluster = testkit::start_cluster(options);
         let guarded = Self { cluster, folder: tempfile::tempdir().unwrap() };
         let (authority, clients) = (authority(), authority());
         let data = guarded.cluster.data_dir();

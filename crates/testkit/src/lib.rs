@@ -52,7 +52,10 @@ mod sshd;
 mod standby;
 mod web_browser;
 
-pub use cluster::{Database, cluster, connect, database, lone_database, lone_database_on_disk};
+pub use cluster::{
+    Database, cluster, connect, database, lone_database, lone_database_on_disk, lone_database_with,
+    start as start_cluster,
+};
 pub use collector::{Collector, Observed};
 pub use command::{CommandOutput, config_home, run, run_countersign, startup_error};
 pub use config_dir::ConfigDir;

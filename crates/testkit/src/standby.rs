@@ -7,10 +7,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::Path;
 use std::sync::Arc;
 
-use pg_embedded::{Cluster, Options};
+use pg_embedded::Options;
 use tempfile::TempDir;
 
-use crate::cluster::Database;
+use crate::cluster::{Database, start};
 
 /// A standby of the cluster of a database. It is stopped when this is dropped.
 #[derive(Debug)]
@@ -41,8 +41,8 @@ impl Standby {
             .setting("max_connections", "300")
             .setting("primary_conninfo", primary_conninfo)
             .settings(settings);
-        let started = tokio::task::spawn_blocking(move || Cluster::start(options, &mut |_| {}));
-        let cluster = Arc::new(started.await.expect("no panic").expect("a standby"));
+        let started = tokio::task::spawn_blocking(move || start(options));
+        let cluster = Arc::new(started.await.expect("a standby"));
         let standby = Self { database: primary.on(&cluster), _folder: folder };
         standby.catch_up(primary).await;
         standby

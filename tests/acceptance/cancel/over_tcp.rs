@@ -46,8 +46,7 @@ struct Listening {
 
 impl Listening {
     async fn start() -> Self {
-        let cluster =
-            Cluster::start(Options::ephemeral().setting("listen_addresses", "127.0.0.1"), &mut |_| {}).unwrap();
+        let cluster = testkit::start_cluster(Options::ephemeral().setting("listen_addresses", "127.0.0.1"));
         let key = KeyPair::generate().unwrap();
         let cert = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
         let pair = CertifiedKey { cert, signing_key: key };

@@ -96,7 +96,8 @@ async fn several_tables_are_described_in_one_call_as_far_as_they_fit() {
     assert_eq!((names(&data["tables"]), &data["truncated"]), (vec!["product", "visit", "bargain"], &json!(false)));
     assert_eq!(data["tables"][0], describe(&server, json!({"table": "shop.product"})).await["table"]);
     let sql = data["tables"][2]["view_sql"].as_str().unwrap();
-    assert!(sql.contains("FROM shop.product") && sql.contains("WHERE product.price"), "{sql}");
+    // From PostgreSQL 16 on, the columns of the only table have no prefix.
+    assert!(sql.contains("FROM shop.product") && sql.contains("WHERE ") && sql.contains("price::numeric <"), "{sql}");
     assert_eq!(data["tables"][0].get("view_sql"), None);
 
     let columns: Vec<String> = (0..300).map(|n| format!("a_column_with_a_long_name_{n} text")).collect();

@@ -189,7 +189,9 @@ async fn nothing_but_rows_of_tracked_tables_is_changed() {
             let envelope = server.call("execute_sql", json!({"sql": sql})).await;
             // A login without the privilege is refused by PostgreSQL.
             let said = envelope["error"]["code"].as_str().unwrap_or("done");
-            let is_right = said == code
+            // MERGE exists from PostgreSQL 15 on.
+            let is_unknown = sql.starts_with("merge") && db.cluster().version().major < 15;
+            let is_right = said == if is_unknown { "sql_error" } else { code }
                 || said == "sql_error" && (!is_superuser || code.is_empty())
                 || code.is_empty() && said == "invalid_params";
             if !is_right || everything(&db).await != before {

@@ -33,7 +33,7 @@ impl Shop {
 
     /// An empty database.
     pub(super) async fn without_tables() -> Self {
-        let start = || Arc::new(Cluster::start(Options::ephemeral(), &mut |_| {}).unwrap());
+        let start = || Arc::new(testkit::start_cluster(Options::ephemeral()));
         let cluster = tokio::task::spawn_blocking(start).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("shop.toml"), sample("README.md", "name = \"shop\"")).unwrap();

@@ -38,7 +38,7 @@ pub(super) fn daterange() -> Values {
 }
 
 pub(super) fn tstzrange() -> Values {
-    let moment = |second: i64| format!("'2000-01-01'::timestamptz + '{second} seconds'::interval");
+    let moment = |second: i64| format!("'2000-01-01'::timestamptz + {second} * '1 second'::interval");
     ranges("tstzrange", ascending(1 << 34).prop_map(move |(low, high)| (moment(low), moment(high))))
 }
 

@@ -111,7 +111,7 @@ pub(super) fn date() -> Values {
 }
 
 pub(super) fn time() -> Values {
-    (0..86_400_000_000_u64).prop_map(|time| format!("('00:00'::time + '{time} microseconds'::interval)")).boxed()
+    (0..86_400_000_000_u64).prop_map(|time| format!("('00:00'::time + {time} * '1 microsecond'::interval)")).boxed()
 }
 
 pub(super) fn timetz() -> Values {
@@ -124,7 +124,8 @@ pub(super) fn timetz() -> Values {
 }
 
 fn moments(ty: &'static str) -> Values {
-    let some = microseconds().prop_map(move |time| format!("('2000-01-01'::{ty} + '{time} microseconds'::interval)"));
+    let some =
+        microseconds().prop_map(move |time| format!("('2000-01-01'::{ty} + {time} * '1 microsecond'::interval)"));
     prop_oneof![8 => some, 1 => one_of(ty, &["infinity", "-infinity", "epoch"])].boxed()
 }
 
@@ -139,7 +140,7 @@ pub(super) fn timestamptz() -> Values {
 pub(super) fn interval() -> Values {
     (-200..200_i32, -20..20_i32, -400..400_i32, -100_000_000_000..100_000_000_000_i64)
         .prop_map(|(years, months, days, time)| {
-            format!("'{years} years {months} months {days} days {time} microseconds'::interval")
+            format!("('{years} years {months} months {days} days'::interval + {time} * '1 microsecond'::interval)")
         })
         .boxed()
 }

