@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! input       `line_codec`: bounded lines; `id_scanner`: the id in a line that is too long; `strict_json`
-//! caller      `principal`, `client_info`
+//! caller      `principal`, `caller_context`: role and claims; `client_info`
 //! statement   `statement`: its parameters and columns
 //! write       `tier`: who agrees; `policy`: rules and limits; `ids` of writes and proposals
 //! rows        `cell`: a value, before `mask`; `redaction` of sensitive parameters; `secret`: never shown
@@ -19,6 +19,7 @@
 //! To add an error code, add one variant with its doc comment, and one line in [`ErrorCode::ALL`];
 //! `docs/reference/errors.md` is generated from them.
 
+mod caller_context;
 mod cell;
 mod client_info;
 mod conflict;
@@ -45,6 +46,9 @@ mod strict_json;
 mod text_enum;
 mod tier;
 
+pub use caller_context::{
+    CallerContext, ClaimName, ClaimNameError, MAX_CLAIM_BYTES, MAX_CLAIMS, RoleName, RoleNameError,
+};
 pub use cell::{Cell, CellMasks, Columns, Member};
 pub use client_info::{ClientInfo, trace_id};
 pub use conflict::{Conflict, ConflictColumn, ConflictKind, ConflictWrite, Conflicts, RowChanger, shown_conflicts};

@@ -1,8 +1,10 @@
 //! The caller of a tool.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use crate::ClientInfo;
+use crate::{CallerContext, ClientInfo};
 
 /// The account on whose behalf a call is made. Records, duplicates and idempotency keys belong to an account.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -65,6 +67,8 @@ pub struct Principal {
     /// A label for people: the agent or the person. It decides only where an operator names it: in freezes, rules and
     /// limits.
     pub actor: Option<String>,
+    /// The role and the claims under which its statements run.
+    pub context: Arc<CallerContext>,
     /// The client of the call. It is recorded, and never used for a decision.
     pub client: ClientInfo,
 }

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::client::connect_options::ConnectOptions;
 use crate::client::error::{ConnectError, Error};
-use crate::client::session::{PipelineStatement, Session, StatementResult};
+use crate::client::session::{ContextStatements, PipelineStatement, Session, StatementResult};
 use crate::client::session_settings::SessionSettings;
 use crate::client::wire;
 
@@ -262,12 +262,23 @@ impl PooledSession {
         params: &[Option<String>],
         deadline: Instant,
     ) -> Result<StatementResult, Error> {
-        let step = PipelineStatement::new(sql, params);
-        let Ok(ran) = tokio::time::timeout_at(deadline, self.session().run_large(&[step])).await else {
+        self.run_one_for(None, PipelineStatement::new(sql, params), deadline).await
+    }
+
+    /// As [`PooledSession::run_one`], in a transaction with the settings of a caller, and the rights of the login.
+    pub async fn run_one_for(
+        &mut self,
+        caller: Option<&ContextStatements>,
+        statement: PipelineStatement<'_>,
+        deadline: Instant,
+    ) -> Result<StatementResult, Error> {
+        let steps: Vec<PipelineStatement<'_>> =
+            caller.map(ContextStatements::context).into_iter().chain([statement]).collect();
+        let Ok(ran) = tokio::time::timeout_at(deadline, self.session().run_large(&steps)).await else {
             self.suspect_silence();
             return Err(Error::Deadline);
         };
-        Ok(ran.map_err(|failed| failed.error)?.into_iter().next().unwrap_or_default())
+        Ok(ran.map_err(|failed| failed.error)?.into_iter().next_back().unwrap_or_default())
     }
 
     /// Handles a call that has ended by its deadline. If nothing has arrived since the lease began, the peer may be

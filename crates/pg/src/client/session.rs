@@ -1,6 +1,7 @@
 //! A session: runs statements and returns rows of text. It has no notion of JSON, of pools, or of the meaning of
 //! statements.
 
+mod caller_context;
 mod collector;
 mod description;
 pub(crate) mod pooler_transaction;
@@ -17,6 +18,8 @@ use crate::client::error::{ConnectError, Error};
 use crate::client::session_settings::SessionSettings;
 use crate::client::wire::FieldDescription;
 use crate::client::wire::{self, CancelKey, Connection, Failure, Purpose, StatementId, TransactionStatus};
+pub use caller_context::ContextStatements;
+pub(crate) use caller_context::{CONTEXT_SQL, ROLE_SQL};
 use collector::Collector;
 pub use collector::RowRetention;
 pub use description::StatementDescription;
@@ -114,8 +117,12 @@ pub struct Session {
     pub(crate) boundary_prepared: bool,
     /// Whether the check of functions is prepared (`query::read::function_policy`).
     pub(crate) guard_prepared: bool,
+    /// Whether the statements for the role and the claims of a caller are prepared.
+    pub(crate) context_prepared: bool,
     /// The settings of the next read's transaction.
     pub(crate) settings: TransactionSettings,
+    /// The statement that gave the last read's transaction the role of its caller.
+    pub(crate) context_statement: Option<StatementId>,
     /// The statements of agents that are prepared.
     pub(crate) statements: StatementCache,
     /// Whether unqualified names are looked up in PostgreSQL's own schema only.
@@ -141,7 +148,9 @@ impl Session {
             names: 0,
             boundary_prepared: is_pooled,
             guard_prepared: false,
+            context_prepared: false,
             settings: TransactionSettings::default(),
+            context_statement: None,
             statements: StatementCache::new(!is_pooled),
             has_system_path: settings.has_system_path(),
             is_unusable: false,

@@ -56,12 +56,26 @@ const REFUSED_FUNCTIONS: [(&str, &str); 2] = [
 
 impl Session {
     /// Inspects the statement that was described under `name`, in the open transaction. Nothing of it runs.
+    ///
+    /// # Errors
+    /// [`ModifyingStatementError`]: it does not change rows, or it may call a function that it may not call.
     pub async fn inspect_modifying(
         &mut self,
         name: &str,
         sql: &str,
         params: &[Option<String>],
     ) -> Result<ModifyingStatement, ModifyingStatementError> {
+        statement(&self.inspect_planned(name, sql, params).await?)
+    }
+
+    /// As [`Session::inspect_modifying`], for any statement with a plan, which is returned: such a statement changes no
+    /// setting.
+    pub async fn inspect_planned(
+        &mut self,
+        name: &str,
+        sql: &str,
+        params: &[Option<String>],
+    ) -> Result<Value, ModifyingStatementError> {
         let any_values = PlanParameters::AnyValues(params.len());
         let plan = match plan_without_writes(self, name, any_values).await? {
             PlanResult::Plan(plan) => plan,
@@ -70,7 +84,7 @@ impl Session {
             PlanResult::Refused(error) => return Err(ModifyingStatementError::Refused(error)),
         };
         self.refuse_functions(sql, &plan).await?;
-        statement(&plan)
+        Ok(plan)
     }
 
     async fn refuse_functions(&mut self, sql: &str, plan: &Value) -> Result<(), ModifyingStatementError> {

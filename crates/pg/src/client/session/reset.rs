@@ -63,6 +63,7 @@ impl Session {
     pub(crate) fn invalidate_boundary_statements(&mut self) {
         self.boundary_prepared = self.is_pooled();
         self.guard_prepared = false;
+        self.context_prepared = false;
     }
 
     /// Resets what a transaction may leave in its session: settings, role, temporary tables, sequence values, cursors,

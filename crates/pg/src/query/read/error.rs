@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use types::RoleName;
+
 use crate::client::error::{Error, ServerError};
 use crate::query::value::EncodeError;
 
@@ -33,6 +35,9 @@ pub enum ReadError {
         /// The table or view.
         relation: String,
     },
+    /// Statements of callers may not run as the role of this caller.
+    #[error("the role {0} may not be used")]
+    RefusedRole(RoleName),
     /// The statement uses a masked column in a way that may reveal its values.
     #[error(transparent)]
     Masked(#[from] MaskError),

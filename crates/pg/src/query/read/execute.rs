@@ -60,7 +60,7 @@ impl Reader {
             None => None,
             Some(raw) => {
                 // The schema has changed since the text was described. The arrived rows and columns are the answer.
-                session.statements.forget(request.sql);
+                session.statements.forget(&self.cache_key(request.sql));
                 self.types.forget();
                 session.await_reset().await?;
                 Some(columns::resolve(&self.types, session, &raw).await?)
@@ -77,15 +77,16 @@ impl Reader {
         encode: impl Fn(&[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> + Send,
         output: &mut O,
     ) -> Result<(), ReadError> {
+        let key = self.cache_key(sql);
         // Not cached: the result of a mask check depends on the caller and on the current catalog.
-        let known = if self.masking.is_none() { session.statements.get::<StatementMetadata>(sql) } else { None };
+        let known = if self.masking.is_none() { session.statements.get::<StatementMetadata>(&key) } else { None };
         if let Some((metadata, name)) = known {
             let params = encode(&metadata.params)?;
             match self.execute(session, &metadata, StatementHandle::Prepared(&name), &params, output).await {
                 // The statement did not run: it no longer fits the database.
                 Err(FetchError::Outdated(_)) => {
                     self.types.forget();
-                    session.statements.forget(sql);
+                    session.statements.forget(&key);
                     session.await_reset().await?;
                 }
                 outcome => return outcome.map_err(FetchError::into_error),
@@ -95,7 +96,7 @@ impl Reader {
         let seen = Instant::now();
         let outcome = self.run_new(session, &name, (sql, param_count), encode, output).await;
         match outcome {
-            Ok(Some(metadata)) => session.statements.insert(sql, metadata, name, seen),
+            Ok(Some(metadata)) => session.statements.insert(&key, metadata, name, seen),
             outcome => {
                 session.statements.drop_name(name);
                 outcome?;
@@ -157,7 +158,7 @@ impl Reader {
 
     pub(super) fn push_opening(&self, session: &mut Session) -> Result<(), Error> {
         session.connection.max_message_bytes = self.limits.max_bytes;
-        self.transaction.push_begin(session)
+        self.transaction.push_begin(session, self.context_statements())
     }
 
     /// Ends an open transaction and resets the session, without waiting for the answers.
@@ -192,8 +193,11 @@ impl Reader {
         session.connection.flush().await?;
         let mut answer = Answer::new(sent.statement, metadata, output).with_checks(sent.row_types_check, sent.guard);
         let failure = session.connection.converse(&mut answer).await.map_err(too_large)?;
-        if failure.as_ref().is_some_and(|failure| failure.statement < sent.first) {
+        if let Some(failure) = failure.as_ref().filter(|failure| failure.statement < sent.first) {
             session.mark_unusable();
+            if let Some(refused) = self.refused_role(session, failure.statement) {
+                return Err(refused.into());
+            }
         }
         if let (Some(guard), StatementHandle::Inspected { inspection, .. }) = (sent.guard, handle) {
             let elsewhere = std::mem::take(&mut answer.elsewhere);

@@ -28,7 +28,7 @@ use types::{ReferencedObjects, TableAccess};
 
 use super::inspection::{Inspection, PolicyVerdict};
 use super::mentioned_names::mentioned_names;
-use super::{ReadError, account_setting, refusal};
+use super::{ReadError, caller_settings, refusal};
 use crate::client::error::{Error, ServerError};
 use crate::client::session::{SEEN_FOR, Session};
 use crate::client::wire::{Purpose, StatementId, owned_row};
@@ -75,7 +75,7 @@ pub(super) struct FunctionPolicy {
     harmless: Mutex<Harmless>,
     /// The schema whose relations reads may not use.
     refused_schema: Option<&'static str>,
-    /// Whether statements may change `countersign.account_id`.
+    /// Whether statements may change the settings of the caller.
     allows_any_setting: bool,
     /// Whether inspections list the tables that a plan reads.
     collects_tables: bool,
@@ -162,7 +162,7 @@ impl FunctionPolicy {
         }
         let names = plan.as_ref().map(|plan| names_to_check(plan, sql)).unwrap_or_default();
         if !self.allows_any_setting
-            && let Some((function, why)) = account_setting::refusal(sql, plan.as_ref())
+            && let Some((function, why)) = caller_settings::refusal(sql, plan.as_ref())
         {
             return Err(ReadError::ForbiddenFunction { function: function.to_owned(), why: why.to_owned() });
         }

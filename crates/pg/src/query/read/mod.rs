@@ -2,7 +2,7 @@
 //!
 //! - `prepare` describes and plans a new text, `execute` runs a statement, `read_transaction` has the server's own
 //!   statements around it.
-//! - `function_policy` and `account_setting` inspect a new text, `inspection` is their result. `statement_metadata`
+//! - `function_policy` and `caller_settings` inspect a new text, `inspection` is their result. `statement_metadata`
 //!   keeps what is known of a text, so that the next call takes one round trip.
 //! - `mask` determines which result columns are masked, and refuses other uses of masked columns. `mentioned_names`
 //!   finds the names in a text, because a plan does not show every call.
@@ -14,8 +14,8 @@
 //! - `trace` collects the facts of a read for a log.
 //! - `explain` plans a read. `response_budget` limits the answers in memory.
 
-mod account_setting;
 mod answer;
+mod caller_settings;
 mod error;
 mod execute;
 mod explain;
@@ -38,20 +38,23 @@ mod statement_metadata;
 mod stream;
 mod trace;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio::time::error::Elapsed;
-use types::{Column, Mask, Masks, RowFormat};
+use types::{CallerContext, Column, Mask, Masks, RowFormat};
 
 use crate::client::connect_options::ConnectOptions;
 use crate::client::error::Error;
 use crate::client::limits::TruncatedBy;
 use crate::client::pool::{Pool, PoolStatus, PooledSession};
 use crate::client::search_path::SearchPath;
+use crate::client::session::{ContextStatements, Session};
 use crate::client::session_settings::SessionSettings;
+use crate::client::wire::StatementId;
 use crate::query::json_rows::{JsonRows, JsonRowsBuilder};
 use crate::query::row_writer::RowWriter;
 use crate::query::type_catalog::TypeCatalog;
@@ -115,7 +118,7 @@ pub struct ReadRequest<'a> {
     /// The form of each row.
     pub format: RowFormat,
     /// The account on whose behalf the read runs: `countersign.account_id` in the transaction, for policies of row
-    /// level security. A query cannot change it (`account_setting`).
+    /// level security. A query cannot change it (`caller_settings`).
     pub account: Option<&'a str>,
     /// Collects the facts of the read, if the caller wants them.
     pub trace: Option<&'a ReadTrace>,
@@ -196,6 +199,15 @@ pub struct Reader {
     allow_commands: bool,
     masking: Option<Masking>,
     checked_rules: Arc<CheckedRules>,
+    /// The role and the claims of the caller, if it has any.
+    context: Option<Arc<CallerStatements>>,
+}
+
+/// The statements that give a transaction the context of its caller.
+#[derive(Debug)]
+struct CallerStatements {
+    context: Arc<CallerContext>,
+    statements: ContextStatements,
 }
 
 impl Reader {
@@ -234,6 +246,7 @@ impl Reader {
             allow_commands: false,
             masking: None,
             checked_rules: Arc::default(),
+            context: None,
         }
     }
 
@@ -262,6 +275,33 @@ impl Reader {
     #[must_use]
     pub fn with_masks(&self, masks: Arc<Masks>, is_declared: bool) -> Self {
         Self { masking: Some(Masking::new(masks, Arc::clone(&self.checked_rules), is_declared)), ..self.clone() }
+    }
+
+    /// A reader over the same sessions for a caller with this role and these claims.
+    #[must_use]
+    pub fn with_context(&self, context: &Arc<CallerContext>) -> Self {
+        let statements = ContextStatements::of(context);
+        let context = |statements| Arc::new(CallerStatements { context: Arc::clone(context), statements });
+        Self { context: statements.map(context), ..self.clone() }
+    }
+
+    fn context_statements(&self) -> Option<&ContextStatements> {
+        self.context.as_ref().map(|caller| &caller.statements)
+    }
+
+    /// The key of a text in the statement cache of a session. A name in a text may be another object for another role,
+    /// and the policies of a role call other functions. Neither a text nor a role has U+0000.
+    fn cache_key<'t>(&self, sql: &'t str) -> Cow<'t, str> {
+        match self.context.as_ref().and_then(|caller| caller.context.role.as_ref()) {
+            Some(role) => Cow::Owned(format!("\0role\0{}\0{sql}", role.as_str())),
+            None => Cow::Borrowed(sql),
+        }
+    }
+
+    /// The error for a statement that was refused, if it is the one that sets the role of the caller.
+    fn refused_role(&self, session: &Session, statement: StatementId) -> Option<ReadError> {
+        let role = self.context.as_ref()?.context.role.as_ref()?;
+        (session.context_statement == Some(statement)).then(|| ReadError::RefusedRole(role.clone()))
     }
 
     /// A reader over the same sessions with another default row limit and another byte limit. Neither exceeds the

@@ -130,7 +130,7 @@ impl Reader {
         deadline: Instant,
         request: &ReadRequest<'_>,
     ) -> Option<Arc<PageOrder>> {
-        if let Some((order, _)) = session.statements.get(&cache_key(request.sql)) {
+        if let Some((order, _)) = session.statements.get(&self.order_key(request.sql)) {
             return Some(order);
         }
         let is_under_way = session.connection.has_pending() && !session.connection.reset_pending();
@@ -156,7 +156,7 @@ impl Reader {
     /// The order of a text: the one that the session found within the last minute, otherwise the one that the
     /// database reports.
     async fn order_on(&self, session: &mut Session, request: &ReadRequest<'_>) -> Result<Arc<PageOrder>, ReadError> {
-        let cache_key = cache_key(request.sql);
+        let cache_key = self.order_key(request.sql);
         if let Some((order, _)) = session.statements.get::<PageOrder>(&cache_key) {
             return Ok(order);
         }
@@ -213,6 +213,11 @@ impl Reader {
         Ok(PageOrder { params, names, keys, has_limit })
     }
 
+    /// The key of an order in the session's statement cache. Texts of agents cannot contain U+0000.
+    fn order_key(&self, sql: &str) -> String {
+        format!("\0order\0{}", self.cache_key(sql))
+    }
+
     /// Describes the text alone, parses it as a part of a statement, and plans it for its order, in one round trip.
     /// The text is not run.
     async fn plan_sorted(
@@ -257,7 +262,8 @@ impl Reader {
                 if refused.statement != statement {
                     session.invalidate_boundary_statements();
                 }
-                return Err(refusal(refused.into()));
+                let refused_role = self.refused_role(session, refused.statement);
+                return Err(refused_role.unwrap_or_else(|| refusal(refused.into())));
             }
         };
         Ok((described, planned))
@@ -268,11 +274,6 @@ impl Reader {
 fn order_deadline(deadline: Instant) -> Instant {
     let latest = deadline.checked_sub(MARGIN).unwrap_or(deadline);
     latest.min(Instant::now() + ORDER_DEADLINE)
-}
-
-/// The key of an order in the session's statement cache. Texts of agents cannot contain U+0000.
-fn cache_key(sql: &str) -> String {
-    format!("\0order\0{sql}")
 }
 
 impl PageOrder {

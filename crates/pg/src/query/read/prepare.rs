@@ -66,7 +66,8 @@ impl Reader {
             if refused.statement != statement {
                 session.invalidate_boundary_statements();
             }
-            return Err(refusal(refused.into()));
+            let refused_role = self.refused_role(session, refused.statement);
+            return Err(refused_role.unwrap_or_else(|| refusal(refused.into())));
         }
         let StatementDescription { params, columns: raw } = described;
         let returns_rows = raw.is_some();

@@ -3,10 +3,12 @@
 //! Every session prepares them once:
 //!
 //! ```text
-//! known text   BEGIN READ ONLY · settings · the statement · encoding · Sync        ROLLBACK · reset · Sync
-//! new text     BEGIN READ ONLY · settings · Parse, Describe · SAVEPOINT · mode · EXPLAIN · Sync
+//! known text   BEGIN READ ONLY · settings · context · the statement · encoding · Sync        ROLLBACK · reset · Sync
+//! new text     BEGIN READ ONLY · settings · context · Parse, Describe · SAVEPOINT · mode · EXPLAIN · Sync
 //!              ROLLBACK TO · RELEASE · the statement · encoding · Sync             ROLLBACK · reset · Sync
 //! ```
+//! The context is the role and the claims of a caller (`client::session::caller_context`), if it has any.
+//!
 //! A statement that fails makes PostgreSQL skip the rest of its pipeline, up to the next Sync. `ROLLBACK` comes after
 //! a Sync, so it runs in any case, and no answer waits for it.
 //!
@@ -14,7 +16,7 @@
 //! the transaction:
 //!
 //! ```text
-//! BEGIN READ ONLY · settings · the statement · encoding · advisory locks · DEALLOCATE ALL · ROLLBACK · Sync
+//! BEGIN READ ONLY · settings · context · the statement · encoding · advisory locks · DEALLOCATE ALL · ROLLBACK · Sync
 //! ```
 //!
 //! `ROLLBACK` undoes everything that a statement can do to its session, except session-level advisory locks and
@@ -24,9 +26,9 @@
 
 use crate::client::error::{Error, ServerError};
 use crate::client::session::pooler_transaction::{RESET_STATEMENTS, setting};
-use crate::client::session::{Session, TransactionSettings};
+use crate::client::session::{CONTEXT_SQL, ContextStatements, ROLE_SQL, Session, TransactionSettings};
 use crate::client::session_settings::{SessionSettings, check_client};
-use crate::client::wire::{MAX_MESSAGE_BYTES, Purpose, other_encoding};
+use crate::client::wire::{MAX_MESSAGE_BYTES, Purpose, StatementId, other_encoding};
 use crate::query::plan::{BACK_TO_SAVEPOINT, RELEASE, SAVEPOINT};
 
 /// The first column says whether SQL's PREPARE has left a statement. The session must not be reused then.
@@ -69,6 +71,8 @@ struct Own {
 
 const BEGIN: Own = Own { name: "countersign_begin", sql: "begin read only" };
 const SETTINGS: Own = Own { name: "countersign_settings", sql: SETTINGS_SQL };
+const CONTEXT: Own = Own { name: "countersign_context", sql: CONTEXT_SQL };
+const ROLE: Own = Own { name: "countersign_role", sql: ROLE_SQL };
 const SET_SAVEPOINT: Own = Own { name: "countersign_savepoint", sql: SAVEPOINT };
 const PLAN_MODE: Own = Own { name: "countersign_plan_mode", sql: PLAN_MODE_SQL };
 const TO_SAVEPOINT: Own = Own { name: "countersign_to_savepoint", sql: BACK_TO_SAVEPOINT };
@@ -107,7 +111,20 @@ impl ReadTransaction {
         Self { pooled_settings: format!("{SETTINGS_SQL}, {}", setting(&all)) }
     }
 
-    pub(super) fn push_begin(&self, session: &mut Session) -> Result<(), Error> {
+    /// Queues the beginning of a transaction, for a caller with this context.
+    pub(super) fn push_begin(&self, session: &mut Session, context: Option<&ContextStatements>) -> Result<(), Error> {
+        self.push_settled(session)?;
+        session.context_statement = None;
+        let Some(context) = context else { return Ok(()) };
+        let is_new = !session.is_pooled() && !std::mem::replace(&mut session.context_prepared, true);
+        if is_new {
+            prepare(session, &[CONTEXT, ROLE])?;
+        }
+        session.context_statement = Some(push_own_with(session, CONTEXT, context.params())?);
+        if context.role().is_some() { push_own(session, ROLE) } else { Ok(()) }
+    }
+
+    fn push_settled(&self, session: &mut Session) -> Result<(), Error> {
         let settings = session.settings.clone();
         if session.is_pooled() {
             push_own(session, BEGIN)?;
@@ -221,11 +238,17 @@ fn prepare(session: &mut Session, statements: &[Own]) -> Result<(), Error> {
 
 /// Queues one of the server's own statements, without parameters.
 fn push_own(session: &mut Session, own: Own) -> Result<(), Error> {
+    push_own_with(session, own, &[]).map(drop)
+}
+
+fn push_own_with(session: &mut Session, own: Own, params: &[Option<String>]) -> Result<StatementId, Error> {
+    let statement = session.connection.next_statement();
     if session.is_pooled() {
-        session.push_unnamed(own.sql, &[], &[])?;
+        session.connection.push_parse("", own.sql, &[])?;
+        session.connection.push_bind("", "", params)?;
     } else {
-        session.connection.next_statement();
-        session.connection.push_bind("", own.name, &[])?;
+        session.connection.push_bind("", own.name, params)?;
     }
-    Ok(session.connection.push_execute("", 0)?)
+    session.connection.push_execute("", 0)?;
+    Ok(statement)
 }

@@ -175,6 +175,7 @@ impl From<ReadError> for ExecuteError {
             ReadError::NoResultColumns
             | ReadError::PlannedWrite(_)
             | ReadError::RefusedRelation { .. }
+            | ReadError::RefusedRole(_)
             | ReadError::Masked(_) => Self::Internal(error.to_string()),
         }
     }

@@ -1,6 +1,7 @@
-//! Keeps a read from changing `countersign.account_id`, which policies of row level security use.
+//! Keeps a read from changing what policies of row level security use: the account, the claims and the role of the
+//! caller.
 //!
-//! SET returns no rows, so `set_config` is the only way to change it. The text of a query is searched for calls: a
+//! SET returns no rows, so `set_config` is the only way to change them. The text of a query is searched for calls: a
 //! plan does not show every part of a query (`function_policy`), and a call needs the function's name. Calls in views
 //! are searched in the plan. In both, the first argument must be the name of another setting, as a plain literal.
 //! Bodies of functions are not searched: the author of a function is responsible for the settings in it.
@@ -13,7 +14,11 @@ use crate::query::referenced_objects::called;
 const FUNCTION: &str = "set_config";
 const OURS: &str = "countersign.";
 
+/// Settings that change the role.
+const ROLES: [&str; 2] = ["role", "session_authorization"];
+
 const IS_OURS: &str = "settings of countersign say on whose behalf a query runs";
+const IS_ROLE: &str = "it changes the role that a query runs as";
 const NOT_LITERAL: &str = "its first argument must be the name of the setting, as a plain literal";
 const UNICODE: &str = "an identifier with Unicode escapes may stand for it, so write identifiers without U&";
 
@@ -42,6 +47,7 @@ fn refusal_of_text(sql: &str) -> Option<&'static str> {
         let behind = behind.strip_prefix('"').unwrap_or(behind).trim_start();
         match behind.strip_prefix('(') {
             Some(arguments) => match setting(arguments) {
+                Some(name) if ROLES.contains(&name) => Some(IS_ROLE),
                 Some(name) => name.starts_with(OURS).then_some(IS_OURS),
                 None => Some(NOT_LITERAL),
             },
@@ -72,6 +78,9 @@ mod tests {
             ("select 'set_config', my_set_config_too from set_config where set_config.a = 1", None),
             ("select set_config('countersign.account_id', 'x', true)", Some(IS_OURS)),
             ("select pg_catalog.SET_CONFIG ('CounterSign.Account_Id'::text, 'x', true)", Some(IS_OURS)),
+            ("select set_config('Role', 'none', true)", Some(IS_ROLE)),
+            ("select set_config('session_authorization'::text, current_user, true)", Some(IS_ROLE)),
+            ("select set_config('countersign.claim_tenant', 'x', true)", Some(IS_OURS)),
             ("values (1), (set_config('a.b', '', true)), (set_config($1, '', true))", Some(NOT_LITERAL)),
             ("select set_config/* */('a.b', 'x', true)", Some(NOT_LITERAL)),
             ("select set_config--\n('a.b', 'x', true)", Some(NOT_LITERAL)),
