@@ -31,6 +31,7 @@ create table countersign.attempt (
     params_summary   text         not null,
     undo_of          uuid[],
     proposal_id      uuid,
+    caller_context   json,
     login            name         not null default session_user,
     by_operator      boolean      not null default false,
     own_transaction  boolean      not null default nullif(pg_current_xact_id_if_assigned() is null, false),
@@ -49,6 +50,8 @@ comment on column countersign.attempt.idempotency_key is 'The key that the calle
 comment on column countersign.attempt.params is 'The effective parameters by name, those that the server fills in included.';
 comment on column countersign.attempt.undo_of is 'The writes that this one undoes.';
 comment on column countersign.attempt.proposal_id is 'The confirmed proposal that this write carries out.';
+comment on column countersign.attempt.caller_context is
+    'The role and the claims that the statements of the write run with, as {role, claims}; null for the rights of the login.';
 comment on column countersign.attempt.by_operator is 'Admitted by a member of countersign_operator, who may undo the writes of any account.';
 comment on column countersign.attempt.own_transaction is
     'Always true: an INSERT in a transaction that has written before fails, so no statement of a write can admit another one.';
@@ -58,7 +61,7 @@ comment on column countersign.attempt.is_begun is
 -- Writes are admitted first by INSERT: no more authority than a function with these arguments, and a third cheaper.
 create view countersign.admission with (security_barrier) as
     select slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, reason, tool_name,
-           fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id
+           fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id, caller_context
     from countersign.attempt;
 comment on view countersign.admission is 'Servers insert an attempt here, and do nothing else.';
 
@@ -93,6 +96,7 @@ create table countersign.record (
     error_detail     json,
     -- In the record and in the log, because the proposal itself is removed one day.
     approval         json,
+    caller_context   json,
     evidence         json,
     login            name         not null,
     slot             bytea,
@@ -116,6 +120,7 @@ comment on column countersign.record.after_image is 'The same rows after the wri
 comment on column countersign.record.rollback is 'How the write is undone, as the caller was told.';
 comment on column countersign.record.error_detail is 'For an undo that was refused: its conflicts. For a superseded call: what changed the rows.';
 comment on column countersign.record.approval is 'For a write that was proposed: the proposal, its digest, and the decision. For an operator''s undo: the person.';
+comment on column countersign.record.caller_context is 'The role and the claims that the statements of the write ran with, as {role, claims}.';
 comment on column countersign.record.evidence is
     'What the effects do not show, under the oid of the table. assigned, for tables with BEFORE triggers: the numbers of the columns that the statements of the '
     'write set; others were set by triggers. untracked, for tables that are not tracked, of a write that an undo could take back: the rows that were '
@@ -139,7 +144,7 @@ create view countersign.mutation with (security_barrier) as
                                                      'trace_id', r.trace_id))::text, '{}')::json as client,
            r.reason, r.tool_name, r.fingerprint, r.idempotency_key, r.params, r.params_summary, r.status, r.duplicate_of, r.undo_of, r.result,
            r.result_summary, r.rows_affected, r.before_image, r.after_image, r.rollback, r.error_code, r.error_sqlstate,
-           r.error_message, r.error_detail, r.approval, r.login, r.xid, r.admitted_at, r.completed_at,
+           r.error_message, r.error_detail, r.approval, r.caller_context, r.login, r.xid, r.admitted_at, r.completed_at,
            (extract(epoch from r.completed_at - r.admitted_at) * 1000)::integer as elapsed_ms
     from countersign.record r
     union all
@@ -148,7 +153,7 @@ create view countersign.mutation with (security_barrier) as
                                                      'trace_id', a.trace_id))::text, '{}')::json,
            a.reason, a.tool_name, a.fingerprint, a.idempotency_key, a.params, a.params_summary, 'pending', null, a.undo_of, null,
            null, null, null, null, null, null, null,
-           null, null, null, a.login, null, a.admitted_at, null, null
+           null, null, null, a.caller_context, a.login, null, a.admitted_at, null, null
     from countersign.attempt a
     where not exists (select from countersign.record r where r.correlation_id = a.correlation_id);
 comment on view countersign.mutation is

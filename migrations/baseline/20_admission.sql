@@ -2,6 +2,10 @@
 --
 --   BEGIN | begin_write | the tool's statements | SET CONSTRAINTS ALL IMMEDIATE | finish | COMMIT                  the write
 --
+-- The statements of a caller with a role run as that role, and those of the ledger as the login:
+--
+--   .. | begin_write | context | SET ROLE | the tool's statements | SET CONSTRAINTS ALL IMMEDIATE | SET ROLE DEFAULT | finish | COMMIT
+--
 -- A write that others have to see before it begins (durable_admission, a proposal, a tool with a policy) is admitted first:
 --
 --   BEGIN | take_slot | INSERT INTO countersign.admission | COMMIT AND CHAIN | claim | the tool's statements | ..
@@ -78,12 +82,12 @@ begin
     perform countersign.commit_durably();
     insert into countersign.record (correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, reason, tool_name,
         fingerprint, idempotency_key, params, params_summary, status, duplicate_of, undo_of, error_code, error_sqlstate, error_message,
-        error_detail, approval, login, slot, holds_until, xid, admitted_at, completed_at)
+        error_detail, approval, caller_context, login, slot, holds_until, xid, admitted_at, completed_at)
     values (a.correlation_id, a.account_id, a.actor, a.session_id, a.client_name, a.client_version, a.trace_id, a.reason, a.tool_name,
         a.fingerprint, a.idempotency_key, a.params, a.params_summary, case when is_unfinished then 'failure' else outcome end,
         case when not is_unfinished then original end, a.undo_of, case when is_unfinished then 'unfinished' else code end, state,
         case when is_unfinished then 'rows were changed, and no outcome was recorded: the protocol was not kept' else message end,
-        detail, decision, a.login, case when binds then a.slot end, case when binds then a.admitted_at + interval '24 hours' end,
+        detail, decision, a.caller_context, a.login, case when binds then a.slot end, case when binds then a.admitted_at + interval '24 hours' end,
         pg_current_xact_id(), a.admitted_at, clock_timestamp())
     -- It was not: a write that was reported, or an attempt that was on its way when its end was recorded.
     on conflict (correlation_id) do nothing;
@@ -169,7 +173,8 @@ comment on function countersign.enter_write(tid, text, integer) is 'The settings
 
 create function countersign.begin_write(
     call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
-    why text, tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid, timeout_ms integer
+    why text, tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid, timeout_ms integer,
+    of_caller json default null
 ) returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
     at       tid;
@@ -186,9 +191,9 @@ begin
     else
         -- Beside an attempt that was admitted first it fails, or waits for its end. What is looked for after that includes its record.
         insert into countersign.attempt (slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id,
-            reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, own_transaction, is_begun)
+            reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, caller_context, own_transaction, is_begun)
         values (call_slot, correlation, account, who, of_session, name_of_client, version_of_client, trace,
-            why, tool, print, caller_key, arguments, arguments_summary, undoes, true, true)
+            why, tool, print, caller_key, arguments, arguments_summary, undoes, of_caller, true, true)
         returning ctid into at;
         refusal := case when exists (select from countersign.freeze f where f.unfrozen_at is null
                                      and (f.kind, f.name) in (('all', ''), ('account', account), ('actor', who))) then 'frozen'
@@ -200,7 +205,7 @@ begin
     end if;
     return countersign.enter_write(at, account, timeout_ms);
 end $$;
-comment on function countersign.begin_write(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, integer) is
+comment on function countersign.begin_write(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, integer, json) is
     'Inserts the attempt of a write that was not admitted first, in its transaction. Returns what `claim` returns. CS001 as `claim`, or DETAIL in_flight.';
 
 create function countersign.claim(correlation uuid, call_slot bytea, timeout_ms integer default null, slot_may_be_held boolean default false)
@@ -323,10 +328,10 @@ begin
                        when affected = 0 and did_nothing then null else clock_timestamp() + duplicates_for end;
     insert into countersign.record (correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, reason, tool_name,
         fingerprint, idempotency_key, params, params_summary, status, undo_of, result, result_summary, rows_affected,
-        before_image, after_image, rollback, approval, evidence, login, slot, holds_until, xid, admitted_at, completed_at)
+        before_image, after_image, rollback, approval, caller_context, evidence, login, slot, holds_until, xid, admitted_at, completed_at)
     select a.correlation_id, a.account_id, a.actor, a.session_id, a.client_name, a.client_version, a.trace_id, a.reason, a.tool_name,
         a.fingerprint, a.idempotency_key, a.params, a.params_summary, 'success', a.undo_of, answer, answer_summary, affected,
-        images_before, images_after, receipt, decision, evidence::json, a.login, case when held_until is not null then a.slot end, held_until,
+        images_before, images_after, receipt, decision, a.caller_context, evidence::json, a.login, case when held_until is not null then a.slot end, held_until,
         pg_current_xact_id(), a.admitted_at, clock_timestamp()
     where a.by_operator or not exists (select from countersign.freeze f where f.unfrozen_at is null
         and (f.kind, f.name) in (('all', ''), ('account', a.account_id), ('actor', a.actor)));
@@ -362,7 +367,7 @@ comment on function countersign.fail(uuid, bytea, text, text, text, json, text) 
 create function countersign.admit(
     call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
     why text, tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid,
-    is_repeatable boolean default false, grace interval default '1 second',
+    is_repeatable boolean default false, grace interval default '1 second', of_caller json default null,
     out verdict text, out original uuid, out detail json
 ) language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
@@ -379,9 +384,9 @@ begin
     end if;
     loop
         insert into countersign.attempt (slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id,
-            reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id, own_transaction)
+            reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id, caller_context, own_transaction)
         values (call_slot, correlation, account, who, of_session, name_of_client, version_of_client, trace,
-            why, tool, print, caller_key, arguments, arguments_summary, undoes, proposal, true)
+            why, tool, print, caller_key, arguments, arguments_summary, undoes, proposal, of_caller, true)
         on conflict (slot) do nothing;
         exit when found;
         select * into other from countersign.attempt a where a.slot = call_slot;
@@ -436,7 +441,7 @@ begin
             null, null, null, detail);
     end if;
 end $$;
-comment on function countersign.admit(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, boolean, interval) is
+comment on function countersign.admit(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, boolean, interval, json) is
     'Admits a call whose INSERT or claim was refused. Verdicts: run (claim it, slot_may_be_held) | standing (compare the rows, then `answer_duplicate`) | '
     'in_flight (nothing was recorded; ask again) | fenced (the record says how it ended) | superseded | key_reused | already_reversed | frozen '
     '(recorded as failures).';
@@ -485,7 +490,7 @@ comment on function countersign.resolve(uuid, bytea, integer, boolean) is
 create function countersign.record_failure(
     call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
     why text, tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid,
-    code text, state text, message text, detail json default null, ran_for interval default '0'
+    code text, state text, message text, detail json default null, ran_for interval default '0', of_caller json default null
 ) returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
     a  countersign.attempt;
@@ -512,11 +517,12 @@ begin
     a.params_summary := arguments_summary;
     a.undo_of := undoes;
     a.proposal_id := proposal;
+    a.caller_context := of_caller;
     a.login := session_user;
     a.admitted_at := clock_timestamp() - ran_for;
     return countersign.end_attempt(a, 'failure', code, state, message, null, detail);
 end $$;
-comment on function countersign.record_failure(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, text, text, text, json, interval) is
+comment on function countersign.record_failure(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, text, text, text, json, interval, json) is
     'The record of a call that wrote nothing and has no attempt: after ROLLBACK, or because it never arrived. Should it still arrive, its `finish` finds '
     'the id taken. False: there is a record already.';
 
@@ -548,17 +554,18 @@ comment on function countersign.sweep(interval, integer) is
 
 create function countersign.report_write(
     call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
-    why text, tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid, ran_for interval
+    why text, tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid, ran_for interval,
+    of_caller json default null
 ) returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
     perform countersign.refuse_within_a_write(), set_config('synchronous_commit', 'off', true);
     insert into countersign.attempt (slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id,
-        reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, own_transaction, admitted_at)
+        reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, caller_context, own_transaction, admitted_at)
     values (countersign.report_slot(correlation), correlation, account, who, of_session, name_of_client, version_of_client, trace,
-        why, tool, print, caller_key, arguments, arguments_summary, undoes, true, clock_timestamp() - ran_for)
+        why, tool, print, caller_key, arguments, arguments_summary, undoes, of_caller, true, clock_timestamp() - ran_for)
     on conflict (slot) do nothing;
 end $$;
-comment on function countersign.report_write(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, interval) is
+comment on function countersign.report_write(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, interval, json) is
     'Shows others, over another session, a write that was not admitted first and runs for long. `withdraw_report` removes it when the write has ended.';
 
 create function countersign.report_slot(correlation uuid) returns bytea language sql immutable as

@@ -3,7 +3,8 @@
 --   the attempt with undo_of = writes | claim | undo(writes) -> {"status": "conflict", ..}: ROLLBACK, fail with this detail
 --                                             | SET CONSTRAINTS ALL IMMEDIATE | finish | COMMIT
 --
--- `undo` works with the rights of the login, so triggers and policies apply as to any write. The proof (`prove_undo`, called by
+-- `undo` works with the rights of the login, so triggers and policies apply as to any write. The statements that read and restore rows run as
+-- the role of the caller, if it has one: the setting countersign.role, which `execute_in`, `select_in` and `settle` enter and leave. The proof (`prove_undo`, called by
 -- `finish`) has the ledger's rights and reads recorded effects only: what the undo itself changed has to be the exact inverse. So no
 -- right of a login marks a write as reversed that was not, and no code of a table's owner runs with the ledger's rights.
 
@@ -64,30 +65,64 @@ set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
     query  text := format(
         'select u.ord, pg_catalog.textin(pg_catalog.record_out(%s)), %s '
-        'from rows from (pg_catalog.unnest(countersign.cast_images(null::%s, $1))) with ordinality u (%s, ord) join %s "!t" on %s order by %s %s',
+        'from rows from (pg_catalog.unnest($1)) with ordinality u (%s, ord) join %s "!t" on %s order by %s %s',
         countersign.row_image_expression(t), case when current_setting('track_commit_timestamp') = 'on' then 'pg_catalog.pg_xact_commit_timestamp("!t".xmin)' else 'null::timestamptz' end,
-        t.name, countersign.image_columns(t, 'c'), countersign.only(t), countersign.key_match(t, 'c'),
+        countersign.image_columns(t, 'c'), countersign.only(t), countersign.key_match(t, 'c'),
         (select string_agg(format('"!t".%I', k), ', ') from unnest(t.key_columns) k), case when is_locking then 'for update of "!t"' else '' end);
 begin
-    -- Until the end of the function: what policies call finds what it finds in the session.
-    perform set_config('search_path', path, true);
-    return query execute query using images;
+    return query execute format('select r.* from countersign.select_in($1, $2, countersign.cast_images(null::%s, $3)) r', t.name)
+        using path, query, images;
 end $$;
 comment on function countersign.current_rows(countersign.tracked, text[], boolean, text) is
     'The rows that have the keys of images, as they are now; locked in the order of their keys if asked.';
 
-create function countersign.execute_in(path text, statement text, images text[], matched text[]) returns bigint
+-- A role of a caller may not call functions of the ledger, so the images are rows of the table by now.
+create function countersign.select_in(path text, query text, images anyarray) returns table (n bigint, image text, changed_at timestamptz)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-    done  bigint;
+    of_login   text := current_setting('role');
+    of_caller  text := nullif(current_setting('countersign.role', true), '');
+begin
+    -- Until the end of the function: what policies call finds what it finds in the session.
+    perform set_config('search_path', path, true);
+    if of_caller is not null then
+        perform pg_catalog.set_config('role', of_caller, true);
+    end if;
+    return query execute query using images;
+    if of_caller is not null then
+        perform pg_catalog.set_config('role', of_login, true);
+    end if;
+end $$;
+comment on function countersign.select_in(text, text, anyarray) is
+    'Runs a query of `current_rows` with the search_path of the session, as the role of the caller.';
+
+create function countersign.execute_in(path text, statement text, images anyarray, matched anyarray) returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    of_login   text := current_setting('role');
+    of_caller  text := nullif(current_setting('countersign.role', true), '');
+    done       bigint;
 begin
     -- Until the end of the function: triggers of the table find what they find in any statement of the session.
     perform set_config('search_path', path, true);
+    if of_caller is not null then
+        perform pg_catalog.set_config('role', of_caller, true);
+    end if;
     execute statement using images, matched;
     get diagnostics done = row_count;
+    if of_caller is not null then
+        perform pg_catalog.set_config('role', of_login, true);
+    end if;
     return done;
 end $$;
-comment on function countersign.execute_in(text, text, text[], text[]) is 'Runs a statement of `undo` with the search_path of the session.';
+comment on function countersign.execute_in(text, text, anyarray, anyarray) is
+    'Runs a statement of `undo` with the search_path of the session, as the role of the caller.';
+
+create function countersign.may_hide_rows(relation oid) returns boolean language sql stable as $$
+    select row_security_active(relation)
+        or current_setting('countersign.role', true) <> '' and (select c.relrowsecurity from pg_class c where c.oid = relation)
+$$;
+comment on function countersign.may_hide_rows(oid) is 'Whether a policy may hide rows of the table from the statements of `undo`.';
 
 create function countersign.apply_images(
     t countersign.tracked, kind text, images text[], matched text[], path text, may_exist boolean default false
@@ -95,9 +130,11 @@ create function countersign.apply_images(
 language plpgsql set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
-    given      text := format('rows from (pg_catalog.unnest(countersign.cast_images(null::%1$s, $1)), '
-                              'pg_catalog.unnest(countersign.cast_images(null::%1$s, $2))) u (%2$s, %3$s)',
-                              t.name, countersign.image_columns(t, 'c'), countersign.image_columns(t, 'm'));
+    given      text := format('rows from (pg_catalog.unnest($1), pg_catalog.unnest($2)) u (%s, %s)',
+                              countersign.image_columns(t, 'c'), countersign.image_columns(t, 'm'));
+    runs       text := format('select countersign.execute_in($1, $2, countersign.cast_images(null::%1$s, $3), countersign.cast_images(null::%1$s, $4))',
+                              t.name);
+    changed    bigint;
     statement  text;
     part       record;
     done       bigint := 0;
@@ -130,11 +167,13 @@ begin
             where o = any (part.changed) and c <> all (t.fixed) and c <> all (t.sensitive);
             continue when statement is null or part.changed <@ array(
                 select o::integer from unnest(t.columns) with ordinality u (c, o) where c = any (t.fixed || t.sensitive));
-            done := done + countersign.execute_in(path, statement, part.images, part.matched);
+            execute runs into changed using path, statement, part.images, part.matched;
+            done := done + changed;
         end loop;
         return done;
     end if;
-    return countersign.execute_in(path, statement, images, matched);
+    execute runs into changed using path, statement, images, matched;
+    return changed;
 end $$;
 comment on function countersign.apply_images(countersign.tracked, text, text[], text[], text, boolean) is
     'On the rows with the keys of `matched`: D deletes, U sets the columns in which the images differ. I inserts the images, with may_exist where there is no such row yet.';
@@ -229,6 +268,7 @@ begin
     -- The statements for sets of rows lock them FOR UPDATE, which needs a right to UPDATE and the policies for it.
     if w.obstacle is not null or cardinality(t.columns) > 832 or w.before is not null and w.secret_before is distinct from w.secret_after or t.key_columns is null or not t.is_current
        or to_regclass(t.name) is distinct from t.relation::regclass or not countersign.has_current_shape(t)
+       or current_setting('countersign.role', true) <> ''
        or row_security_active(t.relation) or not has_any_column_privilege(t.relation, 'UPDATE')
     then
         return false;
@@ -340,7 +380,7 @@ begin
                         case when not exists (select from w o where o.after is not distinct from now.image) then 'key_taken' end
                     -- A policy may hide the row as well.
                     when w.after is not null and now.n is null then
-                        case when row_security_active(t.relation) then 'not_permitted' else 'deleted_since' end
+                        case when countersign.may_hide_rows(t.relation) then 'not_permitted' else 'deleted_since' end
                     when w.after is not null and now.image is distinct from w.after
                          and not countersign.same_image(t, now.image, w.after, t.sensitive) then 'changed_since'
                     when w.before is not null and w.secret_before is distinct from w.secret_after then 'image_missing' end as code

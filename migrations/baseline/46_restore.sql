@@ -229,12 +229,21 @@ comment on function countersign.is_remade(countersign.tracked, text, text) is
 
 create function countersign.settle(path text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    of_login   text := current_setting('role');
+    of_caller  text := nullif(current_setting('countersign.role', true), '');
 begin
     -- Until the end of the function, for the triggers that were deferred.
     perform set_config('search_path', path, true);
+    if of_caller is not null then
+        perform pg_catalog.set_config('role', of_caller, true);
+    end if;
     set constraints all immediate;
+    if of_caller is not null then
+        perform pg_catalog.set_config('role', of_login, true);
+    end if;
 end $$;
-comment on function countersign.settle(text) is 'Runs what was deferred, with the search_path of the session.';
+comment on function countersign.settle(text) is 'Runs what was deferred, with the search_path of the session, as the role of the caller.';
 
 create function countersign.restore_rows(
     writes uuid[], net countersign.net_change[], undo uuid, after_position bigint, evidence jsonb, path text

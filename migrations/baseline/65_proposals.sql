@@ -11,6 +11,7 @@ create table countersign.proposal (
     client_version   text,
     trace_id         text,
     reason           text,
+    caller_context   json,
     tool_name        text        not null,
     title            text        not null,
     tool_version     text        not null,
@@ -70,6 +71,7 @@ comment on column countersign.proposal.description is 'For people: what would ha
 comment on column countersign.proposal.preview is
     'What the write did when it was tried and rolled back. Values that the database generates are null, and named.';
 comment on column countersign.proposal.reason is 'Why the agent wants to write, in its words.';
+comment on column countersign.proposal.caller_context is 'The role and the claims that the write runs with, as {role, claims}.';
 comment on column countersign.proposal.decision_reason is 'Why the proposal was rejected.';
 comment on column countersign.proposal.digest is 'SHA-256 of the proposal as shown, with its proposer and its expiry.';
 comment on column countersign.proposal.decided_login is 'The database login that decided.';
@@ -91,9 +93,9 @@ create index proposal_ended on countersign.proposal (completed_at) where status 
 create function countersign.proposal_digest(p countersign.proposal) returns text language sql stable
 set search_path = pg_catalog, pg_temp as $$
 select encode(sha256(convert_to(json_build_array(
-    'countersign proposal 3', p.proposal_id::text, p.account_id, p.actor, p.tool_name, p.title, p.tool_version, p.definition, p.tier,
+    'countersign proposal 4', p.proposal_id::text, p.account_id, p.actor, p.tool_name, p.title, p.tool_version, p.definition, p.tier,
     p.approvals, p.approvers, p.description, p.params::text, p.fingerprint, p.idempotency_key, p.preview::text,
-    p.reason, extract(epoch from p.created_at)::text, extract(epoch from p.expires_at)::text
+    p.reason, p.caller_context::text, extract(epoch from p.created_at)::text, extract(epoch from p.expires_at)::text
 )::text, 'UTF8')), 'hex') $$;
 comment on function countersign.proposal_digest(countersign.proposal) is 'SHA-256 of what a proposal says.';
 
@@ -227,7 +229,8 @@ comment on function countersign.find_identical_pending(countersign.proposal) is 
 create function countersign.propose(
     proposal uuid, account text, who text, tool text, title text, version text, definition_hash text, wanted_tier text, words text,
     arguments json, hash text, caller_key text, shown json, lifetime interval, most integer,
-    of_session text, name_of_client text, version_of_client text, trace text, needed integer, of_group text, why text
+    of_session text, name_of_client text, version_of_client text, trace text, needed integer, of_group text, why text,
+    of_caller json default null
 ) returns table (verdict text, stored uuid)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -258,6 +261,7 @@ begin
     p.client_version := version_of_client;
     p.trace_id := trace;
     p.reason := why;
+    p.caller_context := of_caller;
     p.digest := countersign.proposal_digest(p);
     update countersign.proposal o set status = 'expired', completed_at = clock_timestamp() where o.id in (
         select e.id from countersign.proposal e
@@ -280,10 +284,10 @@ begin
     for round in 1 .. 10 loop
         insert into countersign.proposal (proposal_id, account_id, actor, tool_name, title, tool_version, definition, tier,
             approvals, approvers, description, params, fingerprint, idempotency_key, preview, preview_hash, created_at, expires_at, digest,
-            session_id, client_name, client_version, trace_id, reason)
+            session_id, client_name, client_version, trace_id, reason, caller_context)
         values (p.proposal_id, p.account_id, p.actor, p.tool_name, p.title, p.tool_version, p.definition, p.tier,
             p.approvals, p.approvers, p.description, p.params, p.fingerprint, p.idempotency_key, p.preview, p.preview_hash, p.created_at, p.expires_at, p.digest,
-            p.session_id, p.client_name, p.client_version, p.trace_id, p.reason)
+            p.session_id, p.client_name, p.client_version, p.trace_id, p.reason, p.caller_context)
         on conflict (account_id, tool_name, fingerprint, coalesce(idempotency_key, ''), definition, preview_hash, approvals,
             coalesce(approvers, ''))
             where status = 'pending' do nothing;
@@ -300,7 +304,7 @@ begin
         -- It was decided on in between, so this one may be stored after all.
     end loop;
 end $$;
-comment on function countersign.propose(uuid, text, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text, integer, text, text) is
+comment on function countersign.propose(uuid, text, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text, integer, text, text, json) is
     'Stores a proposal. Verdicts: stored | found (the same proposal is pending) | crowded (the account has too many that are pending).';
 
 create function countersign.decide_pending(
@@ -367,13 +371,14 @@ comment on function countersign.decide_pending(uuid, text, text, text, text, tex
     'repeated: this person has approved before; other_channel: the approvals of a proposal come all by the command line, or all by the console.';
 
 create function countersign.decide_proposal(
-    proposal uuid, account text, outcome text, via text, shown_digest text, why text, correlation uuid, lease interval
+    proposal uuid, account text, outcome text, via text, shown_digest text, why text, correlation uuid, lease interval, of_caller json default null
 ) returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     p  countersign.proposal;
 begin
     perform countersign.refuse_within_a_write();
-    select * into p from countersign.proposal o where o.proposal_id = proposal and o.account_id = account;
+    select * into p from countersign.proposal o where o.proposal_id = proposal and o.account_id = account
+        and (o.caller_context is null or o.caller_context::text = of_caller::text);
     if not found then
         return 'not_found';
     elsif outcome = 'asked' or outcome = 'confirmed' and p.tier <> 'confirm' then
@@ -381,8 +386,8 @@ begin
     end if;
     return countersign.decide_pending(proposal, outcome, account, account, via, shown_digest, why, correlation, lease);
 end $$;
-comment on function countersign.decide_proposal(uuid, text, text, text, text, text, uuid, interval) is
-    'The proposing account decides. done, or why not: not_found | not_yours | altered | digest_mismatch | the state that it is in. '
+comment on function countersign.decide_proposal(uuid, text, text, text, text, text, uuid, interval, json) is
+    'The proposing account decides, with the role and the claims of the proposal. done, or why not: not_found | not_yours | altered | digest_mismatch | the state that it is in. '
     '`correlation` is the write that will carry it out, and has until `lease` for it.';
 
 create function countersign.executable_until(p countersign.proposal) returns timestamptz language sql immutable

@@ -60,7 +60,8 @@ cross join lateral (select
         '"account_id": ' || to_json(r.account_id), '"actor": ' || to_json(r.actor), '"session_id": ' || to_json(r.session_id),
         '"client_name": ' || to_json(r.client_name), '"client_version": ' || to_json(r.client_version),
         '"trace_id": ' || to_json(r.trace_id), '"tool_name": ' || to_json(r.tool_name), '"error_code": ' || to_json(r.error_code),
-        '"undo_of": ' || to_json(r.undo_of), '"approval": ' || r.approval, '"slot": ' || to_json(encode(r.slot, 'hex')),
+        '"undo_of": ' || to_json(r.undo_of), '"approval": ' || r.approval, '"caller_context": ' || r.caller_context,
+        '"slot": ' || to_json(encode(r.slot, 'hex')),
         '"holds_until": ' || to_json(extract(epoch from r.holds_until)::text), '"xid": ' || to_json(r.xid::text),
         '"admitted_at": ' || to_json(extract(epoch from r.admitted_at)::text),
         '"completed_at": ' || to_json(extract(epoch from r.completed_at)::text)), '}') as context

@@ -3,7 +3,7 @@
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
-use types::Secret;
+use types::{CallerContext, Secret};
 
 /// Computes fingerprints. All servers of one ledger must have the same key, or none.
 ///
@@ -38,15 +38,19 @@ impl Fingerprints {
             return "none".to_owned();
         }
         // No tool has this name.
-        self.of("countersign fingerprint key", &Map::new()).0.chars().take(16).collect()
+        self.of("countersign fingerprint key", &Map::new(), &CallerContext::default()).0.chars().take(16).collect()
     }
 
     /// The fingerprint of a call of `tool`. `params` are the effective parameters, including defaults and values that
-    /// the server fills in.
+    /// the server fills in. Calls with another role or other claims are different calls: they may concern other rows.
     #[must_use]
-    pub fn of(&self, tool: &str, params: &Map<String, Value>) -> Fingerprint {
-        // No tool name contains a NUL, so different pairs of name and parameters have different bytes.
-        let call = format!("{tool}\0{}", canonical_json(&Value::Object(params.clone())));
+    pub fn of(&self, tool: &str, params: &Map<String, Value>, caller: &CallerContext) -> Fingerprint {
+        // No tool name, parameter or context contains a NUL, so different calls have different bytes.
+        let mut call = format!("{tool}\0{}", canonical_json(&Value::Object(params.clone())));
+        if let Some(context) = caller.to_json() {
+            call.push('\0');
+            call.push_str(&context);
+        }
         let digest = match &self.key {
             Some(key) => {
                 let keyed = Hmac::<Sha256>::new_from_slice(key.expose().as_bytes());
@@ -153,17 +157,35 @@ mod tests {
     use super::*;
 
     fn fingerprint(tool: &str, json: &str) -> Fingerprint {
-        Fingerprints::default().of(tool, serde_json::from_str::<Value>(json).unwrap().as_object().unwrap())
+        let params = serde_json::from_str::<Value>(json).unwrap();
+        Fingerprints::default().of(tool, params.as_object().unwrap(), &CallerContext::default())
     }
 
     #[test]
     fn the_digest_is_sha_256_or_hmac_sha_256_with_a_key() {
         // Expected values from `printf 'like_tweet\0{"tweet_id":7}' | openssl dgst -sha256 [-hmac KEY]`.
         let params = serde_json::json!({"tweet_id": 7}).as_object().unwrap().clone();
-        let plain = Fingerprints::default().of("like_tweet", &params);
+        let plain = Fingerprints::default().of("like_tweet", &params, &CallerContext::default());
         assert_eq!(plain.as_str(), "766487a451a1d8d40d90c8c08aeb6205cfd3d9102d3babee011c6bb006b699b5");
-        let keyed = Fingerprints::new(Some(Secret::new("KEY"))).of("like_tweet", &params);
+        let keyed = Fingerprints::new(Some(Secret::new("KEY"))).of("like_tweet", &params, &CallerContext::default());
         assert_eq!(keyed.as_str(), "6314853a3490aa2dd725b682098bb1274881f67fe0f6e138314f217a17b37ff5");
+    }
+
+    #[test]
+    fn the_role_and_every_claim_matter() {
+        let of = |context: &str| {
+            Fingerprints::default().of("t", &Map::new(), &serde_json::from_str::<CallerContext>(context).unwrap())
+        };
+        let contexts = [
+            "{}",
+            r#"{"role":"app_eu"}"#,
+            r#"{"role":"app_us"}"#,
+            r#"{"claims":{"tenant":"a"}}"#,
+            r#"{"claims":{"tenant":"b"}}"#,
+            r#"{"role":"app_eu","claims":{"tenant":"a"}}"#,
+        ];
+        let different: std::collections::HashSet<Fingerprint> = contexts.into_iter().map(of).collect();
+        assert_eq!(different.len(), contexts.len());
     }
 
     #[test]

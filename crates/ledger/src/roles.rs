@@ -1,5 +1,9 @@
 //! The roles of the ledger: its owner, and the logins of servers (`setup` creates them).
 
+use pg::Reader;
+use tokio::time::Instant;
+use types::RoleName;
+
 use crate::Ledger;
 
 /// The login that `init` creates for servers if the operator gives no other name.
@@ -77,6 +81,26 @@ impl Ledger {
     /// The logins that `init` has created for servers or that were named to it, each with its excess privileges.
     pub async fn check_all_server_roles(&self) -> Result<Vec<ExcessPrivileges>, pg::Error> {
         self.excess(SERVERS_SQL).await
+    }
+
+    /// Why statements of callers may not run as this role, over the logins of the server: the end of a sentence about
+    /// the role. `None` if they may.
+    pub async fn check_caller_role(
+        &self,
+        reader: Option<&Reader>,
+        role: &RoleName,
+        has_ledger: bool,
+    ) -> Result<Option<String>, pg::Error> {
+        if let Some(reader) = reader
+            && let Some(why) = reader.acquire().await?.session().check_caller_role(role).await?
+        {
+            return Ok(Some(why));
+        }
+        if !has_ledger {
+            return Ok(None);
+        }
+        let deadline = Instant::now() + self.settings.call_deadline;
+        self.writer.acquire(deadline).await?.session().check_caller_role(role).await
     }
 
     async fn excess(&self, which: &str) -> Result<Vec<ExcessPrivileges>, pg::Error> {

@@ -68,7 +68,7 @@ const PAGE: u32 = 500;
 
 /// The number of duplicates, and the ids of the first ones: a record can have any number of duplicates.
 const SHOW_SQL: &str = concat!(
-    "select a.id, a.correlation_id, a.status, a.tool_name, a.account_id, a.actor, a.client, a.reason, ",
+    "select a.id, a.correlation_id, a.status, a.tool_name, a.account_id, a.actor, a.client, a.caller_context, a.reason, ",
     rfc3339!("a.admitted_at"),
     " as created_at, ",
     rfc3339!("a.completed_at"),

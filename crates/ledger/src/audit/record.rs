@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use types::{ClientInfo, Conflict, CorrelationId, Effects, Member, ProposalId, Rollback};
+use types::{CallerContext, ClientInfo, Conflict, CorrelationId, Effects, Member, ProposalId, Rollback};
 
 /// A record in a list. Parameters and result are JSON texts, which may be cut.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -71,6 +71,9 @@ pub struct Record {
     /// The person or agent on whose behalf the call was made.
     pub actor: Option<String>,
     pub client: Option<ClientInfo>,
+    /// The role and the claims that the statements of the write ran with; absent if it had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller_context: Option<CallerContext>,
     pub reason: Option<String>,
     pub created_at: String,
     pub completed_at: Option<String>,

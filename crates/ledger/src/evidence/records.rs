@@ -1,4 +1,4 @@
-//! Reads the records of one account.
+//! Reads the records of one caller: those of its account that were made with its role and claims, or with none.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
-use types::{AccountId, CorrelationId, Effects};
+use types::{CorrelationId, Effects, Principal};
 
 use crate::evidence::effects;
 use crate::evidence::values::{array, as_object, rfc3339};
@@ -65,7 +65,7 @@ const RECENT_SQL: &str = concat!(
     rfc3339!("a.completed_at"),
     " as completed_at \
      from countersign.mutation a \
-     where a.account_id = $1 and ($2::text is null or a.tool_name = $2) and ($3::text is null or a.status = $3) \
+     where a.account_id = $1 and (a.caller_context is null or a.caller_context::text = $5) and ($2::text is null or a.tool_name = $2) and ($3::text is null or a.status = $3) \
      order by a.id desc nulls first, a.admitted_at desc limit $4::bigint"
 );
 
@@ -79,7 +79,8 @@ const DETAIL_SQL: &str = concat!(
     rfc3339!("a.admitted_at"),
     " as created_at, ",
     rfc3339!("a.completed_at"),
-    " as completed_at from countersign.mutation a where a.account_id = $1 and a.correlation_id = $2::uuid"
+    " as completed_at from countersign.mutation a where a.account_id = $1 and a.correlation_id = $2::uuid \
+     and (a.caller_context is null or a.caller_context::text = $3)"
 );
 
 /// Follows each write through all writes that it undid. `undos` counts the undos between: the new undo makes a write
@@ -89,6 +90,7 @@ with recursive written as ( \
     select m.correlation_id, m.tool_name, m.status, m.undo_of, 0 as undos, \
         m.undo_of is not null and m.approval is not null and m.approval -> 'proposal_id' is null as is_by_person \
     from countersign.mutation m where m.account_id = $1 and m.correlation_id = any ($2::uuid[]) \
+        and (m.caller_context is null or m.caller_context::text = $3) \
     union \
     select r.correlation_id, r.tool_name, w.status, r.undo_of, w.undos + 1, false \
     from written w join countersign.record r on r.correlation_id = any (w.undo_of)) \
@@ -106,39 +108,41 @@ impl Records {
         Self { writer, timeout }
     }
 
-    /// Lists at most `limit` records of the account, newest first, without hashes, undo calls and account.
+    /// Lists at most `limit` records of the caller, newest first, without hashes, undo calls and account.
     /// `tool_name` and `status` select records.
     pub async fn recent(
         &self,
-        account: &AccountId,
+        owner: &Principal,
         limit: u32,
         tool_name: Option<String>,
         status: Option<RecordStatus>,
     ) -> Result<Vec<Map<String, Value>>, pg::Error> {
         let params = [
-            Some(account.as_str().to_owned()),
+            Some(owner.account_id.as_str().to_owned()),
             tool_name,
             status.map(|status| status.as_str().to_owned()),
             Some(limit.to_string()),
+            owner.context.to_json(),
         ];
         self.objects(RECENT_SQL, &params).await
     }
 
-    /// A whole record; `None` if the account has no such record.
+    /// A whole record; `None` if the caller has no such record.
     pub async fn detail(
         &self,
-        account: &AccountId,
+        owner: &Principal,
         correlation_id: CorrelationId,
     ) -> Result<Option<Map<String, Value>>, pg::Error> {
-        let params = [Some(account.as_str().to_owned()), Some(correlation_id.to_string())];
+        let account = Some(owner.account_id.as_str().to_owned());
+        let params = [account, Some(correlation_id.to_string()), owner.context.to_json()];
         let found = self.objects(DETAIL_SQL, &params).await?.into_iter().next();
         self.with_effects(found, correlation_id).await
     }
 
-    /// What must be known about writes of the account before they are undone, one element for each status among them.
-    /// Empty if the account has no such write.
-    pub async fn undoable(&self, account: &AccountId, writes: &[CorrelationId]) -> Result<Vec<Undoable>, pg::Error> {
-        let params = [Some(account.as_str().to_owned()), Some(array(writes))];
+    /// What must be known about writes of the caller before they are undone, one element for each status among them.
+    /// Empty if the caller has no such write.
+    pub async fn undoable(&self, owner: &Principal, writes: &[CorrelationId]) -> Result<Vec<Undoable>, pg::Error> {
+        let params = [Some(owner.account_id.as_str().to_owned()), Some(array(writes)), owner.context.to_json()];
         let answer = self.writer.run_one(UNDOABLE_SQL, &params, Instant::now() + self.timeout).await?;
         let undoable = |row: Vec<Option<String>>| {
             let [status, tools, made_by_people, has_gap] = <[Option<String>; 4]>::try_from(row).ok()?;

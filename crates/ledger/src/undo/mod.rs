@@ -14,6 +14,7 @@ use types::{Conflict, CorrelationId, ErrorCode, Failure};
 use self::plans::{PlanPart, PlanReport};
 use crate::evidence::conflicts::undo_failure;
 use crate::evidence::values::array;
+use crate::write::caller_part::Rights;
 use crate::write::executor::WriteRequest;
 use crate::write::failures::ExecutorError;
 use crate::write::write_tx::WriteTx;
@@ -109,13 +110,13 @@ pub async fn refuse_trial(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Res
     if conflicts.is_empty() { Ok(()) } else { Err(undo_failure(conflicts).into()) }
 }
 
-/// Calls a function of the ledger and parses the column `outcome` of its answer.
+/// Calls a function of the ledger, which restores rows as the role of the caller, and parses the column `outcome` of its answer.
 async fn ask<T: DeserializeOwned>(
     tx: &mut WriteTx<'_>,
     sql: &str,
     params: &[Option<String>],
 ) -> Result<T, ExecutorError> {
-    let rows = tx.run(&[PipelineStatement::new(sql, params)]).await?;
+    let rows = tx.run_with(Rights::Login, &[PipelineStatement::new(sql, params)]).await?;
     let outcome = rows.into_iter().next().and_then(|rows| rows.rows.into_iter().next()?.remove("outcome"));
     serde_json::from_value(outcome.unwrap_or_default())
         .map_err(|error| Failure::new(ErrorCode::InternalError, format!("{sql}: {error}")).into())

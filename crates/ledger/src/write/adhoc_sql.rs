@@ -15,6 +15,9 @@
 //! DEALLOCATE ALL, RESET     restores role and settings before the outcome is written
 //! ```
 //!
+//! A statement of a caller with a role or claims is refused if it has no plan (DO, SET, CREATE FUNCTION), or may call a
+//! function that changes settings or runs a text: it could change the role or the claims.
+//!
 //! The command line ([`WriteTx::run_streaming`]) needs PostgreSQL's command tags and notices, which a DO block hides.
 //! So the statement runs as it is, after a probe for statements that end the transaction. After SAVEPOINT, RELEASE
 //! and COPY the connection is closed, and the gate resolves the record.
@@ -22,13 +25,14 @@
 //! The session never returns to its pool.
 
 use pg::{
-    CompleteResult, Error, ExecuteError, PipelineStatement, PlanResult, Query, RowRetention, RowSink,
-    StatementDescription, StatementResult, value,
+    CompleteResult, Error, ExecuteError, ModifyingStatementError, PipelineStatement, PlanResult, Query, RowRetention,
+    RowSink, StatementDescription, StatementResult, value,
 };
 use serde_json::Value;
 use types::{CorrelationId, ErrorCode, Failure, ReferencedObjects};
 
 use crate::read::ResultSet;
+use crate::write::caller_part::{self, Rights};
 use crate::write::failures::{ExecutorError, sql_failure, transaction_ended};
 use crate::write::write_tx::WriteTx;
 
@@ -154,7 +158,7 @@ impl WriteTx<'_> {
 
     /// Opens the transaction, removes all prepared statements, and sets a savepoint.
     async fn enter(&mut self) -> Result<(), ExecutorError> {
-        self.open().await?;
+        self.run(&[]).await?;
         let session = self.lease.session();
         session.mark_unusable();
         session.deallocate_after(SAVEPOINT_SQL).await.map_err(refusal)
@@ -181,6 +185,7 @@ impl WriteTx<'_> {
         let name = unguessable();
         let shape = self.lease.session().describe(&name, sql, &[]).await.map_err(|error| refusal_at(error, true))?;
         let encoded = self.encode(&shape, params).await?;
+        self.refuse_change_of_caller(&name, sql, &encoded).await?;
         let session = self.lease.session();
         // Statements that control transactions have no parameters and return no rows.
         let is_bare = shape.columns.is_none() && shape.params.is_empty();
@@ -237,6 +242,7 @@ impl WriteTx<'_> {
         let session = self.lease.session();
         let shape = session.describe(name, sql, &[]).await.map_err(|error| refusal_at(error, true))?;
         let encoded = self.encode(&shape, params).await?;
+        self.refuse_change_of_caller(name, sql, &encoded).await?;
         match self.lease.session().plan(name, &encoded).await.map_err(unplannable)? {
             PlanResult::Refused(error) => Err(unplannable(Error::Server(error))),
             PlanResult::Empty => {
@@ -251,6 +257,30 @@ impl WriteTx<'_> {
                 let estimated_rows = estimate(fed).map(|rows| rows as u64);
                 Ok(AdhocPlan { referenced_objects: Some(pg::referenced_objects(&plan)), estimated_rows })
             }
+        }
+    }
+
+    /// Refuses a statement that could change the role or the claims of its caller.
+    async fn refuse_change_of_caller(
+        &mut self,
+        name: &str,
+        sql: &str,
+        params: &[Option<String>],
+    ) -> Result<(), ExecutorError> {
+        if self.caller.is_none() {
+            return Ok(());
+        }
+        match self.lease.session().inspect_planned(name, sql, params).await {
+            Ok(_) => Ok(()),
+            Err(ModifyingStatementError::NotModifying(why)) => {
+                let message = format!(
+                    "the statement {why}, and could change the role or the claims of the caller; nothing was written"
+                );
+                Err(Failure::new(ErrorCode::NotPermitted, message)
+                    .hint("Callers with a role or claims run SELECT, INSERT, UPDATE, DELETE and MERGE.")
+                    .into())
+            }
+            Err(error) => Err(self.refusal(error)),
         }
     }
 
@@ -287,7 +317,13 @@ impl WriteTx<'_> {
         // Through a pooler, RESET ALL also removes the settings of the preamble. In other sessions RESET ALL
         // restores them.
         session.restore_preamble().await.map_err(refusal)?;
-        self.run_steps(&[PipelineStatement::new(RESTORE_SQL, &claimed)]).await?;
+        let login = self.caller.as_mut().map(|caller| {
+            caller.was_reset();
+            caller.enter(Rights::Login)
+        });
+        let mut steps = vec![PipelineStatement::new(RESTORE_SQL, &claimed)];
+        steps.extend(caller_part::steps(login.as_ref()));
+        self.run_steps(&steps).await?;
         if !self.lease.session().in_transaction() {
             return Err(transaction_ended());
         }

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use pg::{PipelineError, PipelineStatement, PooledSession, StatementResult, WriterPool};
+use pg::{ContextStatements, PipelineError, PipelineStatement, PooledSession, StatementResult, WriterPool};
 use serde_json::Value;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure};
@@ -34,7 +34,7 @@ pub(crate) enum AdmitDecision {
 }
 
 const ADMIT_SQL: &str = "select verdict, original, detail \
-    from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
+    from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, of_caller => $17)";
 /// Runs with the privileges of the login, not of the ledger's owner.
 const CHANGED_SQL: &str = "select countersign.changed_since($1)";
 const ANSWER_SQL: &str = "select countersign.answer_duplicate($1, $2, $3, $4)";
@@ -190,7 +190,9 @@ impl Admission<'_> {
         let deadline = self.attempt.call.deadline;
         let id = Some(original.to_string());
         let mut lease = self.writer.acquire(deadline).await?;
-        let compared = lease.run_one(CHANGED_SQL, std::slice::from_ref(&id), deadline).await?;
+        let statements = ContextStatements::of(&self.attempt.call.request.principal.context);
+        let changed = PipelineStatement::new(CHANGED_SQL, std::slice::from_ref(&id));
+        let compared = lease.run_one_for(statements.as_ref(), changed, deadline).await?;
         let changed = compared.into_value();
         let changed = changed.and_then(|json| serde_json::from_str::<Value>(&json).ok());
         let params = [

@@ -72,7 +72,7 @@ impl<'a> WriteAttempt<'a> {
         correlation_id: CorrelationId,
         fingerprints: &Fingerprints,
     ) -> Result<Self, Failure> {
-        let fingerprint = fingerprints.of(&call.tool, &call.request.params);
+        let fingerprint = fingerprints.of(&call.tool, &call.request.params, &call.request.principal.context);
         let params = Value::Object(call.redaction.params(&call.request.params));
         let principal = &call.request.principal;
         let client = &principal.client;
@@ -103,6 +103,7 @@ impl<'a> WriteAttempt<'a> {
             Some(summary(&canonical_json(&params))),
             (!undoes.is_empty()).then(|| array(&undoes)),
             precondition.map(|precondition| precondition.proposal_id().to_string()),
+            principal.context.to_json(),
         ];
         let intent = Intent { correlation_id, slot, fingerprint, columns, began: Instant::now() };
         Ok(Self { call, precondition, intent })

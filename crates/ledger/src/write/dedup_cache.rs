@@ -149,10 +149,12 @@ impl Drop for InFlightGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::CallerContext;
+
     use crate::fingerprint::Fingerprints;
 
     fn call(fingerprint: &str) -> CallKey {
-        let fingerprint = Fingerprints::default().of(fingerprint, &serde_json::Map::new());
+        let fingerprint = Fingerprints::default().of(fingerprint, &serde_json::Map::new(), &CallerContext::default());
         CallKey { account: AccountId::default(), fingerprint, idempotency_key: None }
     }
 

@@ -6,6 +6,7 @@ use pg::{PipelineStatement, StatementResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::write::caller_part::Rights;
 use crate::write::executor::{WriteExecutor, WriteRequest};
 use crate::write::failures::ExecutorError;
 use crate::write::write_tx::WriteTx;
@@ -49,7 +50,7 @@ pub(crate) fn found(outcome: StatementResult) -> Vec<Definition> {
 /// The definitions that have changed since the preview, by kind and name.
 pub(crate) async fn changed(tx: &mut WriteTx<'_>, definitions: &[Definition]) -> Result<Vec<String>, ExecutorError> {
     let params = [Some(serde_json::to_string(definitions).unwrap_or_default())];
-    let rows = tx.run(&[PipelineStatement::new(CHANGED_SQL, &params)]).await?;
+    let rows = tx.run_with(Rights::Login, &[PipelineStatement::new(CHANGED_SQL, &params)]).await?;
     let name = |row: &serde_json::Map<String, Value>| row.get("definition")?.as_str().map(str::to_owned);
     Ok(rows.first().map(|rows| rows.rows.iter().filter_map(name).collect()).unwrap_or_default())
 }

@@ -11,9 +11,14 @@
 //! ```text
 //! round trip 1   BEGIN · take_slot · admission · policy · COMMIT AND CHAIN · claim · the executor's first statements
 //! ```
+//! The role and the claims of a caller are set before the executor's first statements, and the role is left after SET
+//! CONSTRAINTS, within the same pipelines (`caller_part`).
+//!
 //! Each line is a pipeline that stops at its first error, so COMMIT is never reached without a recorded outcome.
 
-use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, StatementResult, WriterPool};
+use pg::{
+    ContextStatements, PipelineError, PipelineStatement, PooledSession, ServerError, StatementResult, WriterPool,
+};
 use serde_json::Value;
 use types::{ErrorCode, Failure, Rollback};
 
@@ -51,7 +56,7 @@ const RENEW_SQL: &str = "select countersign.renew_shapes()";
 const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, $4, $5, $6, $7)";
 /// Records a failure that has no attempt.
 pub(crate) const RECORD_FAILURE_SQL: &str = "select countersign.record_failure($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
-    $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, pg_catalog.make_interval(secs => $21::double precision))";
+    $11, $12, $13, $14, $15, $16, $18, $19, $20, $21, pg_catalog.make_interval(secs => $22::double precision), $17)";
 
 pub(crate) async fn execute(
     writer: &WriterPool,
@@ -63,7 +68,7 @@ pub(crate) async fn execute(
     let WriteCall { request, executor, deadline, .. } = attempt.call;
     let id = attempt.intent.correlation_id;
     let opening = TransactionOpening::Write(&attempt.intent, start);
-    let mut tx = WriteTx::new(lease, writer, (id, &request.principal.account_id), *deadline, opening);
+    let mut tx = WriteTx::new(lease, writer, (id, &request.principal), *deadline, opening);
     let executed = match attempt.precondition {
         None => executor.execute(&mut tx, request).await,
         Some(precondition) => precondition.execute(executor.as_ref(), &mut tx, request).await,
@@ -190,10 +195,11 @@ async fn succeed(
         Some(attempt.call.executor.dedup_window().as_secs_f64().to_string()),
     ];
     let row_limit = row_limit::arguments(attempt.call, correlation_id);
-    let mut steps = vec![
-        PipelineStatement::without_params("set constraints all immediate"),
-        PipelineStatement::new(FINISH_SQL, &params),
-    ];
+    let statements = ContextStatements::of(&attempt.call.request.principal.context);
+    let mut steps = vec![PipelineStatement::without_params("set constraints all immediate")];
+    steps.extend(statements.as_ref().and_then(ContextStatements::login));
+    let finish = steps.len();
+    steps.push(PipelineStatement::new(FINISH_SQL, &params));
     steps.extend(row_limit.as_ref().map(|arguments| PipelineStatement::new(row_limit::APPLY_SQL, arguments)));
     steps.push(PipelineStatement::without_params("commit"));
     let commit = steps.len() - 1;
@@ -208,7 +214,7 @@ async fn succeed(
         PipelineError { error, .. } => SucceedError::Other(error),
     })?;
     // The write is committed, even if its receipt cannot be parsed.
-    Ok(outcomes.into_iter().nth(1).and_then(receipt))
+    Ok(outcomes.into_iter().nth(finish).and_then(receipt))
 }
 
 /// How the write can be undone, according to the ledger.

@@ -1,10 +1,10 @@
 //! The outcome of an identical earlier call. The gate looks for it if this server remembers such a call, and before a
 //! proposal is made.
 
-use pg::WriterPool;
+use pg::{ContextStatements, PipelineStatement, WriterPool};
 use serde_json::Value;
 use tokio::time::Instant;
-use types::CorrelationId;
+use types::{CallerContext, CorrelationId};
 
 use crate::fingerprint::Fingerprint;
 
@@ -26,15 +26,18 @@ const EXISTING_WRITE_SQL: &str = "select s.verdict, s.original, s.original_resul
     coalesce(s.detail, case when s.verdict operator(pg_catalog.=) 'standing' then countersign.changed_since(s.original) end) \
     from countersign.existing_write($1, $2) s";
 
-/// Finds an earlier call with this slot or fingerprint. Returns `None` if there is none.
+/// Finds an earlier call of this caller with this slot or fingerprint. Returns `None` if there is none.
 pub(crate) async fn find(
     writer: &WriterPool,
-    slot: &str,
-    fingerprint: &Fingerprint,
+    (slot, fingerprint): (&str, &Fingerprint),
+    caller: &CallerContext,
     deadline: Instant,
 ) -> Result<Option<ExistingWrite>, pg::Error> {
     let params = [slot, fingerprint.as_str()].map(|text| Some(text.to_owned()));
-    let outcome = writer.run_one(EXISTING_WRITE_SQL, &params, deadline).await?;
+    let statements = ContextStatements::of(caller);
+    let mut lease = writer.acquire(deadline).await?;
+    let statement = PipelineStatement::new(EXISTING_WRITE_SQL, &params);
+    let outcome = lease.run_one_for(statements.as_ref(), statement, deadline).await?;
     let row = outcome.into_row::<4>();
     let Some([verdict, original, result, detail]) = row else { return Ok(None) };
     let json = |text: Option<String>| text.and_then(|text| serde_json::from_str::<Value>(&text).ok());

@@ -208,7 +208,9 @@ impl WriteProtocol<'_> {
                 }
                 Lookup::Done(original) => original,
             };
-            let standing = existing_write::find(&gate.writer, &intent.slot, &intent.fingerprint, deadline);
+            let identical = (intent.slot.as_str(), &intent.fingerprint);
+            let context = &self.attempt.call.request.principal.context;
+            let standing = existing_write::find(&gate.writer, identical, context, deadline);
             match standing.await {
                 Ok(Some(ExistingWrite::Executed(standing, cached_result))) if standing == original => {
                     tracing::info!(%original, "duplicate, from memory");

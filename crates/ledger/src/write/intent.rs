@@ -14,7 +14,7 @@ pub(crate) struct Intent {
     pub(crate) slot: String,
     pub(crate) fingerprint: Fingerprint,
     /// The columns of `countersign.admission`, in their order, as text.
-    pub(crate) columns: [Option<String>; 16],
+    pub(crate) columns: [Option<String>; 17],
     pub(crate) began: Instant,
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod adhoc_sql;
 pub(crate) mod admit;
 pub(crate) mod attempt;
+pub(crate) mod caller_part;
 pub(crate) mod dedup_cache;
 pub(crate) mod definitions;
 pub(crate) mod error_hints;

@@ -20,6 +20,7 @@ use types::{ErrorCode, Failure, TableAccess};
 use crate::SCHEMA;
 use crate::read::ResultSet;
 use crate::write::adhoc_sql::{refusal_at, unguessable};
+use crate::write::caller_part::{self, Rights};
 use crate::write::error_hints::HintQuery;
 use crate::write::executor::WriteOutput;
 use crate::write::failures::{ExecutorError, too_large};
@@ -140,7 +141,7 @@ impl WriteTx<'_> {
         keep: RowRetention,
         limits: &ModificationLimits,
     ) -> Result<ModificationResult, ExecutorError> {
-        self.open().await?;
+        self.run(&[]).await?;
         let name = unguessable();
         let result = self.run_modification(&name, (sql, params), keep, limits).await;
         // Through a pooler, another client gets the backend next.
@@ -191,10 +192,15 @@ impl WriteTx<'_> {
             Some(value::text_array(&tables.iter().filter(|table| table.written).map(name).cloned().collect::<Vec<_>>()))
         };
         let params = [names(|table| &table.schema), names(|table| &table.table)];
-        let step = [PipelineStatement::new(TABLES_SQL, &params)];
-        let ran = self.lease.session().run(&step).await.map_err(|failed| self.failed(failed.error, false))?;
+        let login = self.caller.as_mut().map(|caller| caller.enter(Rights::Login));
+        let role = self.caller.as_mut().map(|caller| caller.enter(Rights::Caller));
+        let mut steps = caller_part::steps(login.as_ref());
+        let tables = steps.len();
+        steps.push(PipelineStatement::new(TABLES_SQL, &params));
+        steps.extend(caller_part::steps(role.as_ref()));
+        let ran = self.lease.session().run(&steps).await.map_err(|failed| self.failed(failed.error, false))?;
         let mut counted = None;
-        for row in ran.into_iter().next_back().map(|found| found.rows).unwrap_or_default() {
+        for row in ran.into_iter().nth(tables).map(|found| found.rows).unwrap_or_default() {
             let [name, schema, table, is_tracked, has_key, counts] =
                 <[Option<String>; 6]>::try_from(row).unwrap_or_default();
             let name = name.unwrap_or_default();
@@ -233,6 +239,9 @@ impl WriteTx<'_> {
         let mut steps = SETTLE.map(PipelineStatement::without_params).to_vec();
         steps.push(PipelineStatement::new(CHANGES_SQL, &params));
         let ran = self.lease.session().run(&steps).await.map_err(|failed| self.failed(failed.error, false))?;
+        if let Some(caller) = &mut self.caller {
+            caller.has_left_role();
+        }
         let row = ran.into_iter().next_back().and_then(StatementResult::into_row);
         let [changed, track_counts, others] = row.unwrap_or_default();
         if track_counts.as_deref() != Some("on") {
@@ -258,14 +267,16 @@ impl WriteTx<'_> {
     /// The error of a statement in this transaction. `is_callers`: whether its position refers to the caller's text.
     fn failed(&mut self, error: Error, is_callers: bool) -> ExecutorError {
         match &error {
-            Error::Server(error) => self.hint_query = HintQuery::of(error),
+            Error::Server(error) => {
+                self.hint_query = HintQuery::of(error).filter(|_| error.sqlstate != "42501" || self.caller.is_none());
+            }
             Error::MessageTooLarge { .. } if self.lease.session().in_transaction() => return too_large().into(),
             _ => {}
         }
         refusal_at(error, is_callers)
     }
 
-    fn refusal(&mut self, error: ModifyingStatementError) -> ExecutorError {
+    pub(crate) fn refusal(&mut self, error: ModifyingStatementError) -> ExecutorError {
         match error {
             ModifyingStatementError::NotModifying(why) => {
                 let failure =

@@ -9,7 +9,7 @@
 //! If the caller drops the future, the session is closed and PostgreSQL rolls back. PostgreSQL does not roll back
 //! sequences, so a preview may leave gaps in their numbers.
 
-use pg::{PipelineStatement, PooledSession, StatementResult, WriterPool};
+use pg::{ContextStatements, PipelineStatement, PooledSession, StatementResult, WriterPool};
 use serde_json::json;
 use tokio::time::Instant;
 use types::{CorrelationId, Effects, ErrorCode, Failure};
@@ -125,8 +125,7 @@ impl Trials<'_> {
             lease.session().begin_with_snapshot(snapshot).await.map_err(ExecutorError::ConnectionLost)?;
         }
         let opening = TransactionOpening::Preview { is_open: snapshot.is_some() };
-        let account = &self.request.principal.account_id;
-        let mut tx = WriteTx::new(lease, self.writer, (id, account), self.deadline, opening);
+        let mut tx = WriteTx::new(lease, self.writer, (id, &self.request.principal), self.deadline, opening);
         let work = self.executor.preview(&mut tx, self.request).await;
         let TxState { work, hint_query, .. } = tx.close(work).await;
         let (trial, hint_query) = match work {
@@ -165,8 +164,11 @@ impl Trials<'_> {
         let claimed_rollback = json!(work.rollback.clone().of_write(&attempt.to_string()));
         let promise =
             [Some(attempt.to_string()), Some(work.rows_affected.to_string()), Some(claimed_rollback.to_string())];
-        let mut steps =
-            vec![PipelineStatement::without_params("set constraints all immediate"), effects::step(&params)];
+        let statements = ContextStatements::of(&self.request.principal.context);
+        let mut steps = vec![PipelineStatement::without_params("set constraints all immediate")];
+        steps.extend(statements.as_ref().and_then(ContextStatements::login));
+        let before = steps.len();
+        steps.push(effects::step(&params));
         // A write that was only planned has no effects.
         let is_tried = self.executor.preview_is_binding();
         if is_tried {
@@ -177,7 +179,7 @@ impl Trials<'_> {
         }
         match lease.session().run(&steps).await {
             Ok(outcomes) => {
-                let mut outcomes = outcomes.into_iter().skip(1);
+                let mut outcomes = outcomes.into_iter().skip(before);
                 let effects =
                     outcomes.next().and_then(|outcome| effects::parse_effects(outcome.rows)).map(effects::shortened);
                 let rollback = if is_tried {

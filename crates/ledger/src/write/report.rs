@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_millis(250);
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 const REPORT_SQL: &str = "select countersign.report_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, \
-    pg_catalog.make_interval(secs => $17::double precision))";
+    pg_catalog.make_interval(secs => $18::double precision), $17)";
 const WITHDRAW_SQL: &str = "select countersign.withdraw_report($1)";
 
 /// Waits for the write, and reports it while it runs for long.

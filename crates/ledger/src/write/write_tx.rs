@@ -5,10 +5,11 @@ use std::time::Duration;
 use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, StatementResult, WriterPool};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use types::{AccountId, Column, CorrelationId, Effects};
+use types::{Column, CorrelationId, Effects, Principal};
 
 use crate::evidence::effects;
 use crate::evidence::values::as_object;
+use crate::write::caller_part::{self, CallerPart, Rights};
 use crate::write::error_hints::HintQuery;
 use crate::write::failures::{ExecutorError, FENCED, statement_failure, too_large, transaction_ended};
 use crate::write::intent::Intent;
@@ -38,6 +39,8 @@ pub struct WriteTx<'a> {
     /// The setting by which the ledger's functions find the attempt after it was claimed.
     pub(crate) hint: Option<String>,
     pub(crate) account: String,
+    /// The role and the claims of the caller, if it has any.
+    pub(crate) caller: Option<CallerPart>,
     /// The opening of the transaction, which is sent together with the first statements to save a round trip.
     opening: Option<TransactionOpening<'a>>,
     unopened: Option<Unopened>,
@@ -102,11 +105,11 @@ pub(crate) enum Unopened {
 }
 
 const BEGIN_SQL: &str =
-    "select countersign.begin_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
+    "select countersign.begin_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $18, $17)";
 const TAKE_SLOT_SQL: &str = "select countersign.take_slot($1, $2)";
 const ADMISSION_SQL: &str = "insert into countersign.admission (slot, correlation_id, account_id, actor, session_id, client_name, \
-    client_version, trace_id, reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id) \
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
+    client_version, trace_id, reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id, \
+    caller_context) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
 const CLAIM_SQL: &str = "select countersign.claim($1, $2, $3, $4)";
 /// Makes the attempt of a preview in the preview's transaction, with which it is rolled back.
 const PREVIEW_SQL: &str = "select countersign.claim_preview($3, $2, null, 'preview', $1)";
@@ -115,7 +118,7 @@ impl<'a> WriteTx<'a> {
     pub(crate) fn new(
         lease: &'a mut PooledSession,
         writer: &'a WriterPool,
-        (id, account): (CorrelationId, &AccountId),
+        (id, principal): (CorrelationId, &Principal),
         deadline: Instant,
         opening: TransactionOpening<'a>,
     ) -> Self {
@@ -126,7 +129,8 @@ impl<'a> WriteTx<'a> {
             id,
             is_preview: matches!(opening, TransactionOpening::Preview { .. }),
             hint: None,
-            account: account.as_str().to_owned(),
+            account: principal.account_id.as_str().to_owned(),
+            caller: CallerPart::of(&principal.context),
             opening: Some(opening),
             unopened: None,
             runs_own: false,
@@ -153,15 +157,25 @@ impl<'a> WriteTx<'a> {
 
     /// Opens the transaction, unless a statement has done so.
     pub(crate) async fn open(&mut self) -> Result<(), ExecutorError> {
-        self.run(&[]).await.map(drop)
+        self.run_with(Rights::Login, &[]).await.map(drop)
     }
 
-    /// Runs the statements in order, in one round trip. After an error the remaining ones are skipped.
+    /// Runs the statements of a tool in order, in one round trip, as the role of the caller if it has one. After an
+    /// error the remaining ones are skipped.
     pub async fn run(&mut self, statements: &[PipelineStatement<'_>]) -> Result<Vec<Rows>, ExecutorError> {
+        self.run_with(Rights::Caller, statements).await
+    }
+
+    /// As [`WriteTx::run`], with these rights.
+    pub(crate) async fn run_with(
+        &mut self,
+        rights: Rights,
+        statements: &[PipelineStatement<'_>],
+    ) -> Result<Vec<Rows>, ExecutorError> {
         if self.is_ended {
             return Err(transaction_ended());
         }
-        let outcome = self.run_in_transaction(statements).await;
+        let outcome = self.run_in_transaction(rights, statements).await;
         self.is_ended = matches!(outcome, Err(ExecutorError::ConnectionLost(_)));
         outcome
     }
@@ -171,7 +185,10 @@ impl<'a> WriteTx<'a> {
     pub(crate) async fn effects(&mut self) -> Result<Option<Effects>, ExecutorError> {
         self.open().await?;
         let params = effects::params(self.id);
-        let steps = [PipelineStatement::without_params("set constraints all immediate"), effects::step(&params)];
+        let login = self.caller.as_mut().map(|caller| caller.enter(Rights::Login));
+        let mut steps = vec![PipelineStatement::without_params("set constraints all immediate")];
+        steps.extend(caller_part::steps(login.as_ref()));
+        steps.push(effects::step(&params));
         match self.lease.session().run(&steps).await {
             Ok(outcomes) => {
                 let rows = outcomes.into_iter().next_back().map(|outcome| outcome.rows).unwrap_or_default();
@@ -188,15 +205,24 @@ impl<'a> WriteTx<'a> {
         }
     }
 
-    async fn run_in_transaction(&mut self, statements: &[PipelineStatement<'_>]) -> Result<Vec<Rows>, ExecutorError> {
+    async fn run_in_transaction(
+        &mut self,
+        rights: Rights,
+        statements: &[PipelineStatement<'_>],
+    ) -> Result<Vec<Rows>, ExecutorError> {
         let opening = self.opening.take();
-        if opening.is_none() && statements.is_empty() {
+        let is_opening = opening.is_some();
+        if !is_opening && statements.is_empty() && rights == Rights::Login {
             return Ok(Vec::new());
         }
+        let entered = self.caller.as_mut().map(|caller| caller.enter(rights));
+        let steps = [caller_part::steps(entered.as_ref()).as_slice(), statements].concat();
         let (opened, outcome) = match opening {
-            Some(opening) => self.open_and_run(opening, statements).await,
-            None => (0, self.lease.session().run(statements).await),
+            Some(opening) => self.open_and_run(opening, &steps).await,
+            None if steps.is_empty() => return Ok(Vec::new()),
+            None => (0, self.lease.session().run(&steps).await),
         };
+        let first_own = opened + steps.len() - statements.len();
         let mut outcomes = match outcome {
             Ok(outcomes) => outcomes,
             Err(failed) => {
@@ -205,8 +231,14 @@ impl<'a> WriteTx<'a> {
                     pg::Error::Server(_) if failed.step >= opened && self.lease.session().is_idle() => {
                         transaction_ended()
                     }
+                    pg::Error::Server(error) if (opened..first_own).contains(&failed.step) => {
+                        let refused = self.caller.as_ref().and_then(CallerPart::refused);
+                        refused.unwrap_or_else(|| statement_failure(&error)).into()
+                    }
                     pg::Error::Server(error) if failed.step >= opened => {
-                        self.hint_query = HintQuery::of(&error);
+                        // A hint about a missing privilege names the login, and not the role.
+                        let is_of_role = error.sqlstate == "42501" && self.caller.is_some();
+                        self.hint_query = HintQuery::of(&error).filter(|_| !is_of_role);
                         statement_failure(&error).into()
                     }
                     // The whole answer was read, so the transaction can be rolled back.
@@ -215,10 +247,10 @@ impl<'a> WriteTx<'a> {
                 });
             }
         };
-        // The result of the claim. A preview has no attempt to claim.
-        let hints = outcomes.drain(..outcomes.len().saturating_sub(statements.len())).next_back();
-        if !self.is_preview && self.hint.is_none() {
-            self.hint = hints.and_then(StatementResult::into_value);
+        // The first result of an opening is that of the claim. A preview has no attempt to claim.
+        let first = outcomes.drain(..outcomes.len().saturating_sub(statements.len())).next();
+        if is_opening && !self.is_preview {
+            self.hint = first.and_then(StatementResult::into_value);
         }
         if !self.lease.session().in_transaction() {
             // The compiler refuses statements in manifests that end the transaction, but a native executor could run

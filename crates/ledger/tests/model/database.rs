@@ -21,6 +21,8 @@ pub(crate) struct Record {
     pub(crate) outcome: Outcome,
     /// Its write looked for a freeze, when it ended, and there was one.
     pub(crate) was_frozen: bool,
+    /// The row of its write was changed as the role of the caller, and the record was made as the login.
+    pub(crate) has_rights: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -66,6 +68,6 @@ impl Database {
     /// The attempt of a call ends without a change.
     pub(crate) fn end(&mut self, call: usize, slot: Slot, outcome: Outcome) {
         self.attempts[slot] = self.attempts[slot].filter(|owner| *owner != call);
-        self.insert(Record { call, slot, outcome, was_frozen: false });
+        self.insert(Record { call, slot, outcome, was_frozen: false, has_rights: true });
     }
 }

@@ -10,6 +10,7 @@ pub(crate) const ROWS_ARE_RECORDED: &str = "the rows are what the records say";
 pub(crate) const ANSWERS_ARE_TRUE: &str = "an answer is true, and stays true";
 pub(crate) const UNDONE_ONCE: &str = "a write is undone once";
 pub(crate) const FREEZE: &str = "no write ends well after a freeze";
+pub(crate) const RIGHTS: &str = "a row is changed as the caller's role, and recorded as the login";
 pub(crate) const EVERYTHING_ENDS: &str = "every call ends, and has one record";
 
 pub(crate) fn all() -> Vec<Property<Protocol>> {
@@ -44,6 +45,7 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
             reversals.iter().all(|(write, _)| reversals.iter().filter(|(other, _)| other == write).count() == 1)
         }),
         Property::always(FREEZE, |_: &Protocol, state: &State| !state.memory.records.iter().any(|it| it.was_frozen)),
+        Property::always(RIGHTS, |_: &Protocol, state: &State| state.memory.records.iter().all(|it| it.has_rights)),
         Property::always(EVERYTHING_ENDS, |protocol: &Protocol, state: &State| {
             goes_on(protocol, state) || {
                 let is_over = |it: &Server| matches!(it, Server::Idle | Server::Answered(_) | Server::Dead);

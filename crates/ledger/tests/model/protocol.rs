@@ -52,6 +52,10 @@ pub(crate) enum Fault {
     AdmissionTakesNoLock,
     /// `resolve` does not wait for the lock of the slot.
     ResolveTakesNoLock,
+    /// The statements of a tool run without SET ROLE.
+    RoleIsNotEntered,
+    /// `finish` runs without SET ROLE DEFAULT.
+    RoleIsNotLeft,
 }
 
 /// What is left out, each with a promise that it breaks. Where two mechanisms hold a promise, both are left out.
@@ -71,6 +75,8 @@ pub(crate) fn controls() -> Vec<(Vec<Fault>, &'static str)> {
         (vec![FinishIgnoresFreeze], promises::FREEZE),
         (vec![UndoIsNotProved], promises::UNDONE_ONCE),
         (vec![NothingIsSwept], promises::EVERYTHING_ENDS),
+        (vec![RoleIsNotEntered], promises::RIGHTS),
+        (vec![RoleIsNotLeft], promises::RIGHTS),
     ]
 }
 
@@ -125,8 +131,12 @@ pub(crate) struct Transaction {
     pub(crate) has_slot: bool,
     /// It has locked the row of its attempt.
     pub(crate) has_claim: bool,
+    /// It runs as the role of the caller. SET ROLE and the statement are one step: nothing can come between them.
+    pub(crate) is_role: bool,
     /// What the row will be, once it was written.
     pub(crate) row: Option<i8>,
+    /// The row was written as the role of the caller.
+    pub(crate) is_of_role: bool,
     pub(crate) record: Option<Record>,
     /// The write that it reverses.
     pub(crate) reverses: Option<usize>,
@@ -249,7 +259,8 @@ impl Protocol {
                 next.memory.attempts[slot] = Some(call);
                 next.calls[call].step = Step::Claim { slot_may_be_held: false };
                 if self.lacks(Fault::RecordBeforeWrite) {
-                    next.memory.insert(Record { call, slot, outcome: Outcome::Success, was_frozen: false });
+                    let outcome = Outcome::Success;
+                    next.memory.insert(Record { call, slot, outcome, was_frozen: false, has_rights: true });
                     next.disk = next.memory.clone();
                 }
             }
@@ -267,12 +278,16 @@ impl Protocol {
             Step::Statement if self.is_row_locked_for(state, call) => return None,
             Step::Statement => match (self.calls[call].kind, self.target(state, call)) {
                 (Kind::Write, _) => {
+                    mine.transaction.is_role = !self.lacks(Fault::RoleIsNotEntered);
+                    mine.transaction.is_of_role = mine.transaction.is_role;
                     mine.transaction.row = Some(state.memory.row + 1);
                     mine.step = Step::Finish;
                 }
                 (Kind::Undo { .. }, Some(write))
                     if !state.memory.is_reversed(write.call) || self.lacks(Fault::UndoIsNotProved) =>
                 {
+                    // `undo` enters the role to restore the row, and leaves it for what it reads of the ledger.
+                    mine.transaction.is_of_role = !self.lacks(Fault::RoleIsNotEntered);
                     mine.transaction.row = Some(state.memory.row - 1);
                     mine.transaction.reverses = Some(write.call);
                     mine.step = Step::Finish;
@@ -287,11 +302,14 @@ impl Protocol {
                     && state.memory.attempts[slot] != Some(call)
                     && !self.lacks(Fault::NothingIsClaimed);
                 let is_frozen = state.memory.is_frozen && !self.lacks(Fault::FinishIgnoresFreeze);
+                mine.transaction.is_role &= self.lacks(Fault::RoleIsNotLeft);
                 if is_taken || is_fenced || is_frozen {
                     refuse(mine, Server::Fail);
                 } else {
                     let was_frozen = state.memory.is_frozen;
-                    mine.transaction.record = Some(Record { call, slot, outcome: Outcome::Success, was_frozen });
+                    let has_rights = mine.transaction.is_of_role && !mine.transaction.is_role;
+                    let outcome = Outcome::Success;
+                    mine.transaction.record = Some(Record { call, slot, outcome, was_frozen, has_rights });
                     mine.step = Step::Commit;
                 }
             }
@@ -497,6 +515,7 @@ impl Model for Protocol {
                     slot: self.slot(call),
                     outcome: Outcome::Failure,
                     was_frozen: false,
+                    has_rights: true,
                 });
                 next.disk = next.memory.clone();
             }

@@ -5,6 +5,7 @@ use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 
 use super::preview::{Preview, definition_changed};
 use super::state::{ProposalStatus, closed};
+use crate::write::caller_part::Rights;
 use crate::write::definitions;
 use crate::write::executor::{WriteExecutor, WriteFuture, WriteOutput, WritePrecondition, WriteRequest};
 use crate::write::failures::ExecutorError;
@@ -102,7 +103,7 @@ impl ConfirmedProposal {
     /// Checks that the proposal is confirmed and belongs to this attempt, and locks it until the transaction ends.
     async fn hold(&self, tx: &mut WriteTx<'_>) -> Result<(), ExecutorError> {
         let params = [Some(self.proposal_id.to_string()), Some(self.correlation_id.to_string())];
-        let rows = tx.run(&[PipelineStatement::new(HOLD_SQL, &params)]).await?;
+        let rows = tx.run_with(Rights::Login, &[PipelineStatement::new(HOLD_SQL, &params)]).await?;
         let row = rows.first().and_then(|rows| rows.rows.first());
         let verdict = row.and_then(|row| row.get("verdict")).and_then(|verdict| verdict.as_str()).unwrap_or_default();
         if verdict == "done" { Ok(()) } else { Err(refused(verdict).into()) }

@@ -2,7 +2,7 @@
 //! any tier.
 
 use tokio::time::Instant;
-use types::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId};
+use types::{CorrelationId, ErrorCode, Failure, Principal, ProposalId};
 
 use super::confirmed::refused;
 use super::state::{ProposalStatus, closed, not_found};
@@ -74,7 +74,7 @@ pub(super) enum TransitionResult {
 }
 
 const DECIDE_SQL: &str =
-    "select countersign.decide_proposal($1, $2, $3, $4, $5, $6, $7, make_interval(secs => $8::double precision))";
+    "select countersign.decide_proposal($1, $2, $3, $4, $5, $6, $7, make_interval(secs => $8::double precision), $9)";
 
 const STATE_SQL: &str =
     "select p.status, p.attempt::text from countersign.proposal p where p.proposal_id = $1::uuid and p.account_id = $2";
@@ -84,7 +84,7 @@ impl Proposals {
     /// proposal; it owns the proposal for the time limit of a call.
     pub(super) async fn transition(
         &self,
-        account: &AccountId,
+        owner: &Principal,
         id: ProposalId,
         choice: &Decision,
         via: DecisionChannel,
@@ -100,13 +100,14 @@ impl Proposals {
         };
         let params = [
             Some(id.to_string()),
-            Some(account.as_str().to_owned()),
+            Some(owner.account_id.as_str().to_owned()),
             Some(outcome.to_owned()),
             Some(channel.to_owned()),
             digest,
             reason,
             attempt.map(|attempt| attempt.to_string()),
             Some(self.attempt_lease().as_secs_f64().to_string()),
+            owner.context.to_json(),
         ];
         match self.writer.run_one(DECIDE_SQL, &params, deadline).await {
             Ok(answer) => {
@@ -116,7 +117,7 @@ impl Proposals {
             Err(error @ (pg::Error::Lost(_) | pg::Error::Deadline)) => {
                 tracing::info!(proposal_id = %id, %error, "whether a decision counted has to be looked up");
                 self.writer.retire_all();
-                self.transitioned(account, id, attempt).await
+                self.transitioned(owner, id, attempt).await
             }
             Err(error) => Err(ledger_failure(&error)),
         }
@@ -125,11 +126,11 @@ impl Proposals {
     /// The outcome of a decision whose answer was lost.
     async fn transitioned(
         &self,
-        account: &AccountId,
+        owner: &Principal,
         id: ProposalId,
         attempt: Option<CorrelationId>,
     ) -> Result<TransitionResult, Failure> {
-        let params = [Some(id.to_string()), Some(account.as_str().to_owned())];
+        let params = [Some(id.to_string()), Some(owner.account_id.as_str().to_owned())];
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
         let answer = self.writer.run_one(STATE_SQL, &params, deadline).await.map_err(|error| {
             tracing::warn!(proposal_id = %id, %error, "whether a decision counted is not known");
@@ -159,14 +160,14 @@ impl Proposals {
     /// [`ErrorCode::NotFound`], or the code of a state that does not allow a rejection.
     pub async fn reject(
         &self,
-        account: &AccountId,
+        owner: &Principal,
         id: ProposalId,
         reason: Option<String>,
         via: DecisionChannel,
         deadline: Instant,
     ) -> Result<Proposal, Failure> {
-        let transitioned = self.transition(account, id, &Decision::Reject { reason }, via, None, deadline).await?;
-        let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
+        let transitioned = self.transition(owner, id, &Decision::Reject { reason }, via, None, deadline).await?;
+        let proposal = self.get(Some(owner), id).await?.ok_or_else(not_found)?;
         match transitioned {
             // Rejecting a rejected proposal again succeeds.
             TransitionResult::Done | TransitionResult::Is(ProposalStatus::Rejected) => Ok(proposal),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use types::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId, Redaction};
+use types::{CorrelationId, ErrorCode, Failure, Principal, ProposalId, Redaction};
 
 use super::confirmed::{ConfirmedProposal, refused, stale};
 use super::decide::{Decision, DecisionChannel, TransitionResult};
@@ -51,7 +51,7 @@ impl Proposals {
     /// confirmed; then the failure says so.
     pub async fn confirm(
         &self,
-        account: &AccountId,
+        owner: &Principal,
         id: ProposalId,
         digest: String,
         via: DecisionChannel,
@@ -59,14 +59,14 @@ impl Proposals {
         deadline: Instant,
     ) -> Result<ExecutedProposal, WriteError> {
         // The task continues if the caller drops the future, so that the proposal is not left half executed.
-        let (this, account, executors) = (self.clone(), account.clone(), Arc::clone(executors));
-        let work = async move { this.decide_and_execute(&account, id, digest, via, &executors, deadline).await };
+        let (this, owner, executors) = (self.clone(), owner.clone(), Arc::clone(executors));
+        let work = async move { this.decide_and_execute(&owner, id, digest, via, &executors, deadline).await };
         self.gate.spawn(None, work).await
     }
 
     async fn decide_and_execute(
         &self,
-        account: &AccountId,
+        owner: &Principal,
         id: ProposalId,
         digest: String,
         via: DecisionChannel,
@@ -75,9 +75,9 @@ impl Proposals {
     ) -> Result<ExecutedProposal, WriteError> {
         let attempt = CorrelationId::new();
         let transitioned = self
-            .transition(account, id, &Decision::Confirm { digest: digest.clone() }, via, Some(attempt), deadline)
+            .transition(owner, id, &Decision::Confirm { digest: digest.clone() }, via, Some(attempt), deadline)
             .await?;
-        let proposal = self.get(Some(account), id).await.map_err(|failure| match transitioned {
+        let proposal = self.get(Some(owner), id).await.map_err(|failure| match transitioned {
             TransitionResult::Done => failure.hint(STILL_CONFIRMED),
             TransitionResult::Is(_) | TransitionResult::Waits => failure,
         })?;
@@ -90,7 +90,7 @@ impl Proposals {
             TransitionResult::Is(ProposalStatus::Confirmed | ProposalStatus::Executed) if digest != proposal.digest => {
                 Err(refused_digest().into())
             }
-            TransitionResult::Is(ProposalStatus::Confirmed) => self.await_other_execution(account, id, deadline).await,
+            TransitionResult::Is(ProposalStatus::Confirmed) => self.await_other_execution(owner, id, deadline).await,
             TransitionResult::Is(_) | TransitionResult::Waits => self.earlier_result(proposal).await,
         }
     }
@@ -98,12 +98,12 @@ impl Proposals {
     /// Waits while another attempt executes the proposal.
     async fn await_other_execution(
         &self,
-        account: &AccountId,
+        owner: &Principal,
         id: ProposalId,
         deadline: Instant,
     ) -> Result<ExecutedProposal, WriteError> {
         loop {
-            let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
+            let proposal = self.get(Some(owner), id).await?.ok_or_else(not_found)?;
             if proposal.status != ProposalStatus::Confirmed || Instant::now() + PAUSE >= deadline {
                 return self.earlier_result(proposal).await;
             }
@@ -193,7 +193,7 @@ impl Proposals {
             return Err(stale("the tool itself has changed, or who has to agree to it"));
         }
         let request = proposal.request();
-        if self.fingerprints.of(tool, &request.params).as_str() != proposal.params_hash {
+        if self.fingerprint(tool, &request).as_str() != proposal.params_hash {
             return Err(refused("altered"));
         }
         executor

@@ -31,7 +31,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use types::{AccountId, CorrelationId, ErrorCode, Failure, IdPrefix, ProposalId};
+use types::{CorrelationId, ErrorCode, Failure, IdPrefix, Principal, ProposalId};
 
 pub use decide::{Decision, DecisionChannel, MAX_REASON_CHARS};
 pub use execute::ExecutedProposal;
@@ -48,7 +48,7 @@ pub use watch::ProposalWatch;
 use crate::evidence::conflicts;
 use crate::evidence::records::Records;
 use crate::evidence::values::rfc3339;
-use crate::fingerprint::{Fingerprints, sha256_hex};
+use crate::fingerprint::{Fingerprint, Fingerprints, sha256_hex};
 use crate::write::attempt::WriteCall;
 use crate::write::executor::{WriteExecutor, WriteRequest};
 use crate::write::executor_registry::ExecutorRegistry;
@@ -70,6 +70,9 @@ const TRIES: usize = 5;
 
 const SERIALIZATION_FAILURE: &str = "40001";
 
+/// The SQLSTATE with which the settings of a caller refuse a role.
+const REFUSED_ROLE: &str = "22P02";
+
 /// The proposals of one ledger.
 #[derive(Debug, Clone)]
 pub struct Proposals {
@@ -89,7 +92,7 @@ pub struct Proposals {
 const WHOLE_SQL: &str = concat!(
     "select nullif(json_strip_nulls(json_build_object('name', p.client_name, 'version', p.client_version, \
     'session_id', p.session_id, 'trace_id', p.trace_id))::text, '{}')::json as client, \
-    p.tool_version, p.definition, p.params, p.fingerprint as params_hash, p.idempotency_key, p.preview, \
+    p.caller_context, p.tool_version, p.definition, p.params, p.fingerprint as params_hash, p.idempotency_key, p.preview, \
     p.decision_reason, \
     (select n.proposal_id from countersign.proposal n where n.account_id = p.account_id and n.id > p.id \
      and n.tool_name = p.tool_name and n.fingerprint = p.fingerprint order by n.id desc limit 1) as newer, ",
@@ -127,8 +130,10 @@ const COLUMNS_SQL: &str = concat!(
     rfc3339!("p.completed_at"),
     " as completed_at from countersign.proposal p "
 );
-const ONE_SQL: &str = "where p.proposal_id = $1::uuid and ($2::text is null or p.account_id = $2)";
-const LIST_SQL: &str = "where ($1::text is null or p.account_id = $1) and ($2::text is null or $2 = \
+const ONE_SQL: &str = "where p.proposal_id = $1::uuid and ($2::text is null \
+    or p.account_id = $2 and (p.caller_context is null or p.caller_context::text = $3))";
+const LIST_SQL: &str = "where ($1::text is null or p.account_id = $1) \
+    and ($4::text is null or p.caller_context is null or p.caller_context::text = $4) and ($2::text is null or $2 = \
     case when p.status = 'pending' and p.expires_at <= clock_timestamp() then 'expired' else p.status end) \
     order by p.id desc limit $3::bigint";
 const WAITING_SQL: &str =
@@ -137,7 +142,7 @@ const ENDED_SQL: &str =
     "where p.status <> 'pending' or p.expires_at <= clock_timestamp() order by p.id desc limit $1::bigint";
 const FIND_SQL: &str = "where p.proposal_id between $1::uuid and $2::uuid order by p.id desc limit $3::bigint";
 const PROPOSE_SQL: &str = "select * from countersign.propose($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, \
-    make_interval(secs => $14::double precision), $15, $16, $17, $18, $19, $20, $21, $22)";
+    make_interval(secs => $14::double precision), $15, $16, $17, $18, $19, $20, $21, $22, $23)";
 
 impl Proposals {
     pub(crate) fn new(writer: WriterPool, gate: Gate, records: Records, settings: &crate::LedgerOptions) -> Self {
@@ -154,10 +159,15 @@ impl Proposals {
     /// The call fails because an identical write is no longer in force, or because its idempotency key has been used
     /// with other arguments; or the ledger cannot be read.
     pub async fn standing(&self, call: &WriteCall) -> Result<Option<(CorrelationId, Value)>, Failure> {
-        let fingerprint = self.fingerprints.of(&call.tool, &call.request.params);
+        let fingerprint = self.fingerprint(&call.tool, &call.request);
         let slot = call.slot(&call.undoes(), &fingerprint);
-        let standing = existing_write::find(&self.writer, &slot, &fingerprint, call.deadline);
-        match standing.await.map_err(|error| ledger_failure(&error))? {
+        let context = &call.request.principal.context;
+        let standing = existing_write::find(&self.writer, (&slot, &fingerprint), context, call.deadline);
+        let failure = |error: pg::Error| match (&context.role, error.server_error()) {
+            (Some(role), Some(error)) if error.sqlstate == REFUSED_ROLE => role.refused(),
+            _ => ledger_failure(&error),
+        };
+        match standing.await.map_err(failure)? {
             None => Ok(None),
             Some(ExistingWrite::Executed(original, cached_result)) => Ok(Some((original, cached_result))),
             Some(ExistingWrite::Superseded(original, detail)) => Err(superseded(original, &detail)),
@@ -226,8 +236,12 @@ impl Proposals {
     pub fn is_of(&self, proposal: &Proposal, call: &WriteCall) -> bool {
         proposal.tool_name == call.tool
             && proposal.account_id == call.request.principal.account_id
-            && proposal.params_hash == self.fingerprints.of(&call.tool, &call.request.params).as_str()
+            && proposal.params_hash == self.fingerprint(&call.tool, &call.request).as_str()
             && proposal.idempotency_key == call.idempotency_key
+    }
+
+    fn fingerprint(&self, tool: &str, request: &WriteRequest) -> Fingerprint {
+        self.fingerprints.of(tool, &request.params, &request.principal.context)
     }
 
     /// Stores a proposal, or returns the identical one that waits already.
@@ -255,7 +269,7 @@ impl Proposals {
             Some(draft.tier.as_str().to_owned()),
             Some(description.to_owned()),
             Some(arguments),
-            Some(self.fingerprints.of(&call.tool, &call.request.params).as_str().to_owned()),
+            Some(self.fingerprint(&call.tool, &call.request).as_str().to_owned()),
             call.idempotency_key.clone(),
             Some(shown),
             Some(self.lifetime.as_secs_f64().to_string()),
@@ -267,13 +281,14 @@ impl Proposals {
             Some(draft.rule.approvals.to_string()),
             draft.rule.approvers.clone(),
             call.reason.clone(),
+            principal.context.to_json(),
         ];
         let answer = self.writer.run_one(PROPOSE_SQL, &params, call.deadline).await;
         let answer = answer.map_err(|error| ledger_failure(&error))?;
         let row = answer.into_row::<2>();
         match row {
             Some([_, Some(stored)]) => match ProposalId::parse(&stored) {
-                Some(id) => self.get(Some(&principal.account_id), id).await?.ok_or_else(not_found),
+                Some(id) => self.get(Some(principal), id).await?.ok_or_else(not_found),
                 None => Err(not_found()),
             },
             _ => Err(Failure::new(
@@ -286,9 +301,11 @@ impl Proposals {
         }
     }
 
-    /// Returns a proposal of the account, or of any account if `account` is `None`.
-    pub async fn get(&self, account: Option<&AccountId>, id: ProposalId) -> Result<Option<Proposal>, Failure> {
-        let params = [Some(id.to_string()), account.map(|account| account.as_str().to_owned())];
+    /// Returns a proposal of this caller, or of anybody if `owner` is `None`. A proposal that was made with another role
+    /// or other claims is not the caller's.
+    pub async fn get(&self, owner: Option<&Principal>, id: ProposalId) -> Result<Option<Proposal>, Failure> {
+        let account = owner.map(|owner| owner.account_id.as_str().to_owned());
+        let params = [Some(id.to_string()), account, owner.and_then(|owner| owner.context.to_json())];
         Ok(self.read(WHOLE_SQL, ONE_SQL, &params).await?.into_iter().next())
     }
 
@@ -298,6 +315,7 @@ impl Proposals {
             filter.account.as_ref().map(|account| account.as_str().to_owned()),
             filter.status.map(|status| status.as_str().to_owned()),
             Some(filter.limit.to_string()),
+            filter.context.as_ref().map(|context| context.to_json().unwrap_or_default()),
         ];
         self.read(LINE_SQL, LIST_SQL, &params).await
     }

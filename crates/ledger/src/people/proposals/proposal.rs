@@ -1,8 +1,13 @@
 //! The stored form of a proposal, and the request for one.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
-use types::{AccountId, ApprovalRule, ClientInfo, CorrelationId, Failure, Principal, ProposalId, TOOL_VERSION, Tier};
+use types::{
+    AccountId, ApprovalRule, CallerContext, ClientInfo, CorrelationId, Failure, Principal, ProposalId, TOOL_VERSION,
+    Tier,
+};
 
 use super::preview::Preview;
 use super::state::{ProposalStatus, closed};
@@ -44,6 +49,9 @@ pub struct Proposal {
     /// The client that proposed; absent if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientInfo>,
+    /// The role and the claims that the write runs with; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller_context: Option<CallerContext>,
     /// The agent's reason for the write, as it wrote it.
     pub reason: Option<String>,
     pub tool_name: String,
@@ -209,6 +217,8 @@ fn null_is_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D)
 pub struct ProposalFilter {
     /// The account whose proposals are listed; `None` for all accounts, which only people may list.
     pub account: Option<AccountId>,
+    /// The role and the claims of the caller whose proposals are listed; `None` for any.
+    pub context: Option<Arc<CallerContext>>,
     /// The status of the listed proposals; `None` for any.
     pub status: Option<ProposalStatus>,
     /// The maximum number of proposals, the newest first.
@@ -228,6 +238,7 @@ impl Proposal {
         let principal = Principal {
             account_id: self.account_id.clone(),
             actor: self.actor.clone(),
+            context: Arc::new(self.caller_context.clone().unwrap_or_default()),
             client: self.client.clone().unwrap_or_default(),
         };
         WriteRequest { principal, params: self.params.clone() }

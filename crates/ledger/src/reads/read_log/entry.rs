@@ -56,7 +56,7 @@ impl Entry {
 
     /// The memory that the entry takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let Principal { account_id, actor, client } = &self.principal;
+        let Principal { account_id, actor, client, .. } = &self.principal;
         let texts = [actor, &client.name, &client.version, &client.session_id, &client.trace_id, &self.facts.sql];
         let texts: usize = texts.into_iter().flatten().map(String::len).sum();
         let tables: usize = self.facts.tables.iter().flat_map(|tables| tables.iter()).map(String::len).sum();
@@ -68,7 +68,7 @@ impl Entry {
     }
 
     pub(super) fn row<'a>(&'a self, tables: Option<Vec<&'a str>>) -> Row<'a> {
-        let Principal { account_id, actor, client } = &self.principal;
+        let Principal { account_id, actor, client, .. } = &self.principal;
         Row {
             read_at: self.read_at,
             account_id: Some(account_id.as_str()),

@@ -6,10 +6,12 @@ mod report;
 mod rows;
 mod unknown;
 
-use pg::WriterPool;
+use std::sync::Arc;
+
+use pg::{ContextStatements, PipelineStatement, WriterPool};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
-use types::{AccountId, CorrelationId, IdPrefix, Moment, rfc3339};
+use types::{AccountId, CallerContext, CorrelationId, IdPrefix, Moment, rfc3339};
 
 pub use failing::{TrialFuture, TrialUndo, is_of_the_rows};
 pub use report::{
@@ -47,7 +49,9 @@ const SELECT_SQL: &str = concat!(
     "select s.correlation_id, s.tool_name, s.account_id, s.actor, ",
     crate::evidence::values::rfc3339!("s.completed_at"),
     " as completed_at, s.is_inside \
-     from countersign.selected_writes($1, $2, $3, $4, $5, $6, $7::timestamptz, $8::timestamptz) s"
+     from countersign.selected_writes($1, $2, $3, $4, $5, $6, $7::timestamptz, $8::timestamptz) s \
+     where $9::text is null or exists (select from countersign.record r where r.correlation_id = s.correlation_id \
+         and (r.caller_context is null or r.caller_context::text = $9))"
 );
 const PLAN_SQL: &str = "select countersign.undo_plan($1::uuid[], $2, $3)";
 const STORE_SQL: &str = "select countersign.store_plan($1, $2, $3, $4, $5, $6)";
@@ -59,11 +63,20 @@ const STORED_SQL: &str = "select p.plan_id, p.digest, p.parts, p.selection, p.re
 pub struct Plans {
     writer: WriterPool,
     records: Records,
+    /// The role and the claims of the caller, whose writes are selected and whose rows are compared; `None` for an
+    /// operator.
+    caller: Option<Arc<CallerContext>>,
 }
 
 impl Plans {
     pub(crate) const fn new(writer: WriterPool, records: Records) -> Self {
-        Self { writer, records }
+        Self { writer, records, caller: None }
+    }
+
+    /// Plans of the writes and the rows that a caller with this context sees.
+    #[must_use]
+    pub fn for_caller(&self, context: &Arc<CallerContext>) -> Self {
+        Self { caller: Some(Arc::clone(context)), ..self.clone() }
     }
 
     /// Selects the writes and computes the consequences of their undo. In a plan of an account, `cascade` adds no
@@ -155,7 +168,8 @@ impl Plans {
     async fn selected(&self, selection: &Selection) -> Result<Vec<SelectedWrite>, pg::Error> {
         let Selection { scope, from, to } = selection.clone();
         let PlanScope { account, actor, session, client, tool, table } = scope;
-        let params = [account, actor, session, client, tool, table, Some(from), Some(to)];
+        let context = self.caller.as_ref().map(|context| context.to_json().unwrap_or_default());
+        let params = [account, actor, session, client, tool, table, Some(from), Some(to), context];
         let rows: Vec<Map<String, Value>> = self.records.objects(SELECT_SQL, &params).await?;
         rows.into_iter().map(|row| parsed(Value::Object(row))).collect()
     }
@@ -166,7 +180,9 @@ impl Plans {
         params: &[Option<String>],
         deadline: Instant,
     ) -> Result<String, pg::Error> {
-        let answer = self.writer.run_one(sql, params, deadline).await?;
+        let caller = self.caller.as_ref().and_then(|context| ContextStatements::of(context));
+        let statement = PipelineStatement::new(sql, params);
+        let answer = self.writer.acquire(deadline).await?.run_one_for(caller.as_ref(), statement, deadline).await?;
         Ok(answer.rows.into_iter().flatten().flatten().next().unwrap_or_default())
     }
 }
