@@ -1,10 +1,11 @@
 //! An OAuth issuer, and the mapping of its claims to identities.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use time::OffsetDateTime;
 use tokio::sync::Semaphore;
-use types::{AccountId, Principal};
+use types::{AccountId, CallerContext, ClaimName, Principal, RoleName, quoted};
 
 use crate::identity::ScopeProfiles;
 use crate::jwks_cache::{JwksCache, JwksSource, KeyLookupError};
@@ -27,6 +28,12 @@ pub struct Issuer {
     pub account_prefix: String,
     /// The claim that names the actor.
     pub label_claim: Option<String>,
+    /// The claims that become settings of the caller's transactions: for each setting, the claim.
+    pub claims: BTreeMap<ClaimName, String>,
+    /// The claim that names the role of the caller's statements.
+    pub role_claim: Option<String>,
+    /// The roles that a token may name.
+    pub roles: Vec<RoleName>,
     /// Scopes and their profiles. If several apply, the last one takes precedence.
     pub scopes: Vec<(String, String)>,
     /// The scopes that clients are told to request.
@@ -118,10 +125,31 @@ impl JwtVerifier {
         };
         let label = self.issuer.label_claim.as_deref().and_then(|claim| claims.text(claim));
         let actor = label.filter(|label| is_label(label)).map(ToOwned::to_owned);
-        let principal = Principal { account_id, actor, ..Principal::default() };
+        let context = Arc::new(self.context(claims)?);
+        let principal = Principal { account_id, actor, context, ..Principal::default() };
         let identity =
             Identity { principal, profile: profile.clone(), databases: None, credential: CredentialKind::Jwt };
         Ok((identity, StrongerScopes::new(Arc::clone(&self.scopes), strongest + 1)))
+    }
+
+    /// The role and the claims of a token.
+    fn context(&self, claims: &JwtClaims) -> Result<CallerContext, AuthError> {
+        let Issuer { role_claim, roles, .. } = &self.issuer;
+        let invalid = |description: String| {
+            let scopes = self.requested_scopes().to_vec();
+            AuthError::Invalid { description, log: None, scopes }
+        };
+        let role = role_claim.as_ref().map(|claim| {
+            let name = claims.text(claim).ok_or_else(|| invalid(format!("the token names no role (claim {claim})")))?;
+            let role = roles.iter().find(|role| role.as_str() == name).cloned();
+            role.ok_or_else(|| invalid(format!("the token names the role {}, which is not in roles", quoted(name))))
+        });
+        let value = |(name, claim): (&ClaimName, &String)| match claims.setting(claim) {
+            Ok(value) => Ok((name.clone(), value)),
+            Err(why) => Err(invalid(format!("the claim {claim} of the token {why}"))),
+        };
+        let claims = self.issuer.claims.iter().map(value).collect::<Result<_, _>>()?;
+        Ok(CallerContext { role: role.transpose()?, claims })
     }
 
     fn invalid(&self, fault: &str) -> AuthError {

@@ -7,6 +7,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use types::MAX_CLAIM_BYTES;
+
 use crate::jwk::{Algorithm, PublicKey};
 
 /// The tolerated difference between the issuer's clock and the server's, in seconds.
@@ -102,6 +104,28 @@ impl JwtClaims {
     /// A claim that is a string.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).and_then(Value::as_str)
+    }
+
+    /// A claim as the value of a setting: a text, number or boolean as text, and a list of texts as JSON. A claim that
+    /// is missing or null is empty.
+    ///
+    /// # Errors
+    /// The end of a sentence about the claim.
+    pub(crate) fn setting(&self, name: &str) -> Result<String, JwtError> {
+        let text = match self.0.get(name) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
+            Some(list @ Value::Array(items)) if items.iter().all(Value::is_string) => list.to_string(),
+            Some(_) => return Err("is neither a text, a number, a boolean, nor a list of texts"),
+        };
+        if text.len() > MAX_CLAIM_BYTES {
+            return Err("is longer than 1024 bytes");
+        }
+        if text.chars().any(char::is_control) {
+            return Err("has control characters");
+        }
+        Ok(text)
     }
 
     pub(crate) fn is_true(&self, name: &str) -> bool {

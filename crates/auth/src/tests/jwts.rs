@@ -1,16 +1,19 @@
 //! Single JWTs, against keys in a file.
 
+use std::collections::BTreeMap;
+
 use http::StatusCode;
 use ring::hmac;
 use ring::signature::{
     self, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_SHA256, RSA_PSS_SHA384, RSA_PSS_SHA512,
 };
 use serde_json::{Value, json};
+use types::{ClaimName, RoleName};
 
 use super::support::{
     AUDIENCE, ISSUER, Signer, claims, claims_with, encoded, header_of, identify, issuer, knowing, now, refused,
 };
-use crate::{AuthConfigError, AuthError, Authenticator, CredentialKind, JwksSource};
+use crate::{AuthConfigError, AuthError, Authenticator, CredentialKind, Issuer, JwksSource};
 
 #[tokio::test]
 async fn every_algorithm_with_a_public_key_counts() {
@@ -276,4 +279,56 @@ fn the_metadata_name_the_issuer_and_what_to_ask_it_for() {
             "bearer_methods_supported": ["header"], "resource_name": "countersign"})
     );
     assert_eq!(Authenticator::new(Vec::new(), Vec::new()).unwrap().metadata(AUDIENCE), None);
+}
+
+#[tokio::test]
+async fn chosen_claims_and_the_role_are_the_context_of_the_caller() {
+    let signer = Signer::ed25519();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), json!({"keys": [signer.jwk("k1")]}).to_string()).unwrap();
+    let name = |name: &str| ClaimName::try_from(name.to_owned()).unwrap();
+    let claimed = BTreeMap::from([
+        (name("tenant"), "https://example.com/tenant".to_owned()),
+        (name("region"), "region".to_owned()),
+    ]);
+    let configured = Issuer {
+        claims: claimed,
+        role_claim: Some("db_role".to_owned()),
+        roles: vec![RoleName::try_from("app_eu".to_owned()).unwrap()],
+        ..issuer(JwksSource::File(file.path().to_owned()))
+    };
+    let known = Authenticator::new(Vec::new(), vec![configured]).unwrap();
+    let token = |more: Value| {
+        let mut claims = claims();
+        claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        signer.sign(&header_of("EdDSA", "k1"), &claims)
+    };
+    for (more, expected) in [
+        (json!({"https://example.com/tenant": "acme", "region": 7}), json!({"region": "7", "tenant": "acme"})),
+        (
+            json!({"https://example.com/tenant": ["a", "b"], "region": false}),
+            json!({"region": "false", "tenant": "[\"a\",\"b\"]"}),
+        ),
+        (json!({"tenant": "acme", "region": null}), json!({"region": "", "tenant": ""})),
+    ] {
+        let mut more = more;
+        more["db_role"] = json!("app_eu");
+        let identity = identify(&known, &token(more)).await.unwrap();
+        assert_eq!(json!(*identity.principal.context), json!({"role": "app_eu", "claims": expected}));
+    }
+    for (more, expected) in [
+        (json!({}), "the token names no role (claim db_role)"),
+        (json!({"db_role": "app_us"}), "the token names the role \"app_us\", which is not in roles"),
+        (
+            json!({"db_role": "app_eu", "region": {}}),
+            "the claim region of the token is neither a text, a number, a boolean, nor a list of texts",
+        ),
+        (
+            json!({"db_role": "app_eu", "region": "x".repeat(1025)}),
+            "the claim region of the token is longer than 1024 bytes",
+        ),
+        (json!({"db_role": "app_eu", "region": "a\u{7}"}), "the claim region of the token has control characters"),
+    ] {
+        assert_eq!(refused(&known, &token(more)).await, expected);
+    }
 }

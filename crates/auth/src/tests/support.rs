@@ -1,6 +1,6 @@
 //! A test issuer: its keys, its tokens, and the HTTP server of its keys.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 
@@ -135,6 +135,9 @@ pub(super) fn issuer(keys: JwksSource) -> Issuer {
         account_claim: "sub".to_owned(),
         account_prefix: "oauth:".to_owned(),
         label_claim: Some("email".to_owned()),
+        claims: BTreeMap::new(),
+        role_claim: None,
+        roles: Vec::new(),
         scopes: scopes.map(|(scope, profile)| (scope.to_owned(), profile.to_owned())).to_vec(),
         request_scopes: vec!["cs:read".to_owned(), "cs:write".to_owned()],
     }
