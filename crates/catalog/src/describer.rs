@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use manifest::ToolCatalog;
 use read::{ReadError, Reader};
-use types::{ErrorCode, Failure, Masks, nearest};
+use types::{CallerContext, ErrorCode, Failure, Masks, nearest};
 
 use crate::annotations::CatalogAnnotations;
 use crate::names::CatalogNames;
@@ -43,6 +43,12 @@ impl DatabaseDescriber {
     #[must_use]
     pub fn with_masks(&self, masks: Option<Arc<Masks>>) -> Self {
         Self { masks, ..self.clone() }
+    }
+
+    /// A describer of what a caller with this role may read.
+    #[must_use]
+    pub fn for_caller(&self, context: &Arc<CallerContext>) -> Self {
+        Self { names: self.names.for_caller(context), ..self.clone() }
     }
 
     pub(crate) fn reader(&self) -> &Reader {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use read::{ReadError, Reader};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
+use types::CallerContext;
 
 use crate::queries::{self, FunctionName, Listed, TableName};
 
@@ -31,6 +32,12 @@ impl CatalogNames {
     #[must_use]
     pub fn new(reader: Reader) -> Self {
         Self { reader, tables: Arc::default(), functions: Arc::default() }
+    }
+
+    /// The names that a caller with this role may use.
+    #[must_use]
+    pub fn for_caller(&self, context: &Arc<CallerContext>) -> Self {
+        if context.role.is_none() { self.clone() } else { Self::new(self.reader.with_context(context)) }
     }
 
     pub(crate) fn reader(&self) -> &Reader {

@@ -74,6 +74,7 @@ pub fn read_failure(error: ReadError, timeout: Duration) -> Failure {
         ReadError::RefusedRelation { .. } => Failure::new(ErrorCode::NotPermitted, format!("{PREFIX}{error}")).hint(
             "Nothing was executed. get_recent_mutations and get_mutation_detail show the records of your own account.",
         ),
+        ReadError::RefusedRole(role) => role.refused(),
         ReadError::Masked(error) => Failure::new(ErrorCode::NotPermitted, format!("{PREFIX}{error}"))
             .hint("Nothing was executed. describe_database says which columns are masked."),
         ReadError::Params(reason) => Failure::new(ErrorCode::InvalidParams, format!("{PREFIX}{reason}")),
@@ -93,7 +94,7 @@ pub fn read_failure(error: ReadError, timeout: Duration) -> Failure {
         ReadError::Database(read::Error::Server(error)) => {
             let is_forbidden = error.sqlstate == "42501";
             let code = if is_forbidden { ErrorCode::NotPermitted } else { ErrorCode::SqlError };
-            let advice = "The login that reads has no right to this: describe_database lists what may be read.";
+            let advice = "Who reads, the login or the role of the caller, has no right to this: describe_database lists what may be read.";
             Failure {
                 retryable: error.is_retryable(),
                 sqlstate: Some(error.sqlstate),

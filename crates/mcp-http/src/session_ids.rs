@@ -110,8 +110,8 @@ impl SessionIdCodec {
     }
 }
 
-/// The identity that an id is bound to: account, profile, label and databases. None of them may contain a NUL. The
-/// profile of a JWT is not part of it: a client that has requested another scope continues its session.
+/// The identity that an id is bound to: account, profile, label, databases, role and claims. None of them may contain
+/// a NUL. The profile of a JWT is not part of it: a client that has requested another scope continues its session.
 fn associated_data(identity: &Identity) -> Vec<u8> {
     let Identity { principal, profile, databases, credential } = identity;
     let profile = if *credential == CredentialKind::Jwt { "" } else { profile };
@@ -120,6 +120,10 @@ fn associated_data(identity: &Identity) -> Vec<u8> {
     for database in databases.iter().flatten() {
         data.push('\0');
         data.push_str(database.as_str());
+    }
+    if let Some(context) = principal.context.to_json() {
+        data.push('\0');
+        data.push_str(&context);
     }
     data.into_bytes()
 }

@@ -4,7 +4,9 @@ use ledger::audit::Record;
 use ledger::proposals::UnusualValue;
 use ledger::{AppliedRule, RecordStatus};
 use serde_json::Value;
-use types::{Conflict, ErrorCode, Failure, Rollback, RowChanger, UNDO_NOTE, UNDO_TOOL, in_sentence, visible};
+use types::{
+    CallerContext, Conflict, ErrorCode, Failure, Rollback, RowChanger, UNDO_NOTE, UNDO_TOOL, in_sentence, visible,
+};
 
 /// The length of an id in a list, in characters.
 const SHORT_ID_CHARS: usize = 8;
@@ -24,6 +26,15 @@ pub fn refused_decision(failure: &Failure) -> String {
         (Some(hint), ErrorCode::NotPermitted) => format!("{}. {hint}", failure.message),
         _ => failure.message.clone(),
     }
+}
+
+/// What the statements of a write run with: `It runs as the role "app_eu", with the claims tenant = "acme".`
+#[must_use]
+pub fn runs_as(context: &CallerContext) -> Option<String> {
+    let role = context.role.as_ref().map(|role| format!("as the role {role}"));
+    let claims = context.claims_text().map(|claims| format!("with the claims {claims}"));
+    let parts: Vec<String> = role.into_iter().chain(claims).collect();
+    (!parts.is_empty()).then(|| format!("It runs {}.", parts.join(", ")))
 }
 
 /// The first characters of an id, for lists.

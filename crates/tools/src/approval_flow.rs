@@ -142,8 +142,7 @@ impl ApprovalFlow {
 
     /// Continues a repeated call with the user's answer to the question.
     async fn resume(&self, call: &Call, write: &WriteCall, decision: &UserDecision) -> ToolResult {
-        let account = &call.principal.account_id;
-        let proposal = self.proposals.get(Some(account), decision.proposal_id).await?.ok_or_else(other_call)?;
+        let proposal = self.proposals.get(Some(&call.principal), decision.proposal_id).await?.ok_or_else(other_call)?;
         if !self.proposals.is_of(&proposal, write) {
             return Err(other_call().into());
         }
@@ -168,7 +167,7 @@ pub(crate) async fn decide(
     proposal: &Proposal,
     decision: &UserDecision,
 ) -> Result<ExecutedProposal, ToolError> {
-    let account = &call.principal.account_id;
+    let owner = &call.principal;
     let id = proposal.proposal_id;
     if !matches!(proposal.status, ProposalStatus::Pending) {
         return Err(ToolError { correlation_id: proposal.correlation_id, failure: Box::new(proposal.closed()) });
@@ -177,11 +176,11 @@ pub(crate) async fn decide(
         let digest = decision.digest.clone();
         let executors = call.tools.executors();
         let executed =
-            proposals.confirm(account, id, digest, DecisionChannel::Elicitation, executors, call.deadline).await;
+            proposals.confirm(owner, id, digest, DecisionChannel::Elicitation, executors, call.deadline).await;
         return executed.map_err(refused);
     }
     let reason = "declined by the user";
-    proposals.reject(account, id, Some(reason.to_owned()), DecisionChannel::Elicitation, call.deadline).await?;
+    proposals.reject(owner, id, Some(reason.to_owned()), DecisionChannel::Elicitation, call.deadline).await?;
     let failure = Failure::new(ErrorCode::ProposalRejected, format!("not written: {reason}"));
     Err(failure.hint("Do not propose it again unless the user asks for it.").into())
 }

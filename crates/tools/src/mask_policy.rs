@@ -88,11 +88,13 @@ impl MaskPolicy {
         found.or_else(|| named(Some(profile), None)).or_else(|| named(None, None))?.as_ref()
     }
 
-    /// The reader with the masks of the caller. `is_declared` as in [`Reader::with_masks`].
+    /// The reader with the masks of the caller, its role and its claims. `is_declared` as in [`Reader::with_masks`].
     pub(crate) fn reader<'a>(&self, reader: &'a Reader, call: &Call, is_declared: bool) -> Cow<'a, Reader> {
+        let context = &call.principal.context;
+        let reader = if context.is_empty() { Cow::Borrowed(reader) } else { Cow::Owned(reader.with_context(context)) };
         match self.of(&call.profile, &call.principal.account_id) {
             Some(masks) => Cow::Owned(reader.with_masks(Arc::clone(masks), is_declared)),
-            None => Cow::Borrowed(reader),
+            None => reader,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Profiles: the sets of tools that callers can use.
 
 use manifest::Access;
-use types::DatabaseName;
+use types::{DatabaseName, RoleName};
 
 /// A set of tools: by access, by name, and with exclusions. A tool outside the set does not exist for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,9 @@ pub struct Profile {
     pub except: Vec<String>,
     /// The databases that it reaches; `None` for all.
     pub databases: Option<Vec<DatabaseName>>,
+    /// The role of PostgreSQL that its statements run as, unless the caller's token names one; `None` for that of the
+    /// login.
+    pub role: Option<RoleName>,
 }
 
 impl Profile {
@@ -37,6 +40,7 @@ impl Profile {
             tools: Vec::new(),
             except: Vec::new(),
             databases: None,
+            role: None,
         };
         Self::BUILTIN.into_iter().zip(kinds).map(profile).collect()
     }
@@ -79,6 +83,7 @@ mod tests {
             tools: vec!["like".into(), "never".into()],
             except: vec!["secrets".into(), "never".into()],
             databases: None,
+            role: None,
         };
         assert!(own.includes("any_read", Access::Read) && own.includes("like", Access::Write));
         for (tool, access) in [("secrets", Access::Read), ("never", Access::Write), ("other", Access::Write)] {

@@ -9,7 +9,7 @@ use review::{Summary, decided_by};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use types::{CorrelationId, ProposalId, Tier};
+use types::{CallerContext, CorrelationId, ProposalId, Tier};
 
 use crate::bounded::{MAX_BYTES, MAX_PAGE_BYTES, MAX_TEXT_CHARS, RowLists, cut_texts, left_out, size};
 use crate::proposal_text::{cut, shown_description};
@@ -90,6 +90,10 @@ pub(crate) struct ProposalData {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     review_url: Option<String>,
+    /// The role and the claims that the write runs with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    caller_context: Option<CallerContext>,
     /// The label of the caller that proposed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
@@ -197,6 +201,7 @@ impl ProposalData {
             digest: proposal.digest,
             created_at: proposal.created_at,
             expires_at: proposal.expires_at,
+            caller_context: proposal.caller_context,
             proposed_by: proposal.actor,
             decided_by: proposal.decided_by,
             decided_via: proposal.decided_via,

@@ -50,6 +50,7 @@ pub(crate) fn question(proposal: &ShownProposal<'_>) -> String {
     lines.extend(
         proposal.reason.as_ref().map(|reason| format!("The agent's reason: {}", json(&Value::from(reason.as_str())))),
     );
+    lines.extend(proposal.caller_context.as_ref().and_then(sentences::runs_as));
     lines.push(String::new());
     let longest = if preview.rows_affected.is_none() { MAX_UNTRIED_PARAM_CHARS } else { MAX_PARAM_CHARS };
     let params = || proposal.params.iter().map(|(name, value)| (visible(name), json(value)));

@@ -163,7 +163,7 @@ impl Registry {
         };
         match having {
             Some(database) => database.tools.read_resource(uri, principal).await,
-            None => self.resources.read(uri, &|_| false).await,
+            None => self.resources.read(uri, &principal.context, &|_| false).await,
         }
     }
 

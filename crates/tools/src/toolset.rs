@@ -13,7 +13,7 @@ use manifest::{Access, BuiltinTool, OutdatedTool, ToolCatalog, ToolSpec};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use types::{Envelope, ErrorCode, Failure, Meta, NumberFields, Principal, Rollback};
+use types::{Envelope, ErrorCode, Failure, Meta, NumberFields, Principal, RoleName, Rollback};
 
 use crate::activity::Activity;
 use crate::arguments::{ArgumentValidator, EmptyValues};
@@ -81,6 +81,8 @@ pub struct Toolset {
     instructions: Arc<[String]>,
     /// The name of the profile; empty for all tools.
     profile: Arc<str>,
+    /// The role of the profile.
+    role: Option<RoleName>,
     masks: MaskPolicy,
     read_log: ReadLog,
     activity: Activity,
@@ -194,6 +196,7 @@ impl Toolset {
             executors,
             instructions,
             profile: profile.name.as_str().into(),
+            role: profile.role.clone(),
             masks: self.masks.clone(),
             read_log: self.read_log.clone(),
             activity: self.activity.clone(),
@@ -214,13 +217,22 @@ impl Toolset {
         &self.resources
     }
 
+    /// The caller with the role of the profile, unless it has one.
+    fn in_profile(&self, mut principal: Principal) -> Principal {
+        if let Some(role) = self.role.as_ref().filter(|_| principal.context.role.is_none()) {
+            Arc::make_mut(&mut principal.context).role = Some(role.clone());
+        }
+        principal
+    }
+
     pub(crate) async fn read_resource(&self, uri: &str, principal: &Principal) -> Result<Value, Failure> {
         self.activity.note();
+        let context = self.in_profile(principal.clone()).context;
         let read = self.read_log.begin(principal, RESOURCE);
         if let Some(read) = &read {
             read.trace().set_text(uri);
         }
-        let outcome = self.resources.read(uri, &|name| self.info(name).is_some()).await;
+        let outcome = self.resources.read(uri, &context, &|name| self.info(name).is_some()).await;
         end_read(read, outcome.as_ref().err());
         outcome
     }
@@ -294,6 +306,7 @@ impl Toolset {
         database: Option<&Arc<CallDatabase>>,
     ) -> CallResult {
         let Caller { principal, asks_user, decision } = caller;
+        let principal = self.in_profile(principal);
         let started = Instant::now();
         self.activity.note();
         let (name, known) = (entry.info.name.as_str(), entry.tool.number_fields());

@@ -1,7 +1,9 @@
 //! `countersign://database`: the schema of the database, in the form of `describe_database`.
 
+use std::sync::Arc;
+
 use serde_json::Value;
-use types::{DatabaseName, ErrorCode, Failure};
+use types::{CallerContext, DatabaseName, ErrorCode, Failure};
 
 use super::{
     CompletionRequest, Completions, Resource, ResourceEntry, ResourceFuture, ResourceInfo, ResourceUri, UriTemplate,
@@ -64,11 +66,17 @@ impl Database {
         Ok(overview.into_iter().chain(found.into_iter().map(|entry| self.entry(entry))).collect())
     }
 
-    async fn described(&self, path: &[String], tools: ServedTools<'_>) -> Result<Value, Failure> {
+    async fn described(
+        &self,
+        path: &[String],
+        context: &Arc<CallerContext>,
+        tools: ServedTools<'_>,
+    ) -> Result<Value, Failure> {
+        let describer = self.describer.for_caller(context);
         let data = match path {
-            [] => self.describer.overview(None).await,
-            [schema] => self.describer.overview(Some(schema)).await,
-            [schema, table] => self.describer.table(Some(schema), table, tools).await,
+            [] => describer.overview(None).await,
+            [schema] => describer.overview(Some(schema)).await,
+            [schema, table] => describer.table(Some(schema), table, tools).await,
             _ => {
                 let root = &self.info.root;
                 let message = format!("an address has at most a schema and a table: {root}/{{schema}}/{{table}}");
@@ -130,8 +138,13 @@ impl Resource for Database {
         Box::pin(self.listed(after, max))
     }
 
-    fn read<'a>(&'a self, path: &'a [String], tools: ServedTools<'a>) -> ResourceFuture<'a, Value> {
-        Box::pin(self.described(path, tools))
+    fn read<'a>(
+        &'a self,
+        path: &'a [String],
+        context: &'a Arc<CallerContext>,
+        tools: ServedTools<'a>,
+    ) -> ResourceFuture<'a, Value> {
+        Box::pin(self.described(path, context, tools))
     }
 
     fn complete<'a>(&'a self, typed: &'a CompletionRequest) -> ResourceFuture<'a, Completions> {

@@ -10,9 +10,10 @@ mod uri;
 
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use serde_json::Value;
-use types::Failure;
+use types::{CallerContext, Failure};
 
 pub use registry::{ResourcePage, ResourceRegistry};
 pub use uri::ResourceUri;
@@ -81,8 +82,13 @@ pub(crate) trait Resource: Send + Sync + 'static {
     /// `None`.
     fn list<'a>(&'a self, after: Option<&'a [String]>, max: usize) -> ResourceFuture<'a, Vec<ResourceEntry>>;
 
-    /// The resource with this path as JSON, for a caller with these tools.
-    fn read<'a>(&'a self, path: &'a [String], tools: ServedTools<'a>) -> ResourceFuture<'a, Value>;
+    /// The resource with this path as JSON, for a caller with this context and these tools.
+    fn read<'a>(
+        &'a self,
+        path: &'a [String],
+        context: &'a Arc<CallerContext>,
+        tools: ServedTools<'a>,
+    ) -> ResourceFuture<'a, Value>;
 
     /// Completions of a variable in a template; empty for an unknown variable.
     fn complete<'a>(&'a self, typed: &'a CompletionRequest) -> ResourceFuture<'a, Completions>;

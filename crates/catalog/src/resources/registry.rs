@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde_json::Value;
 use tokio::time::timeout;
-use types::{DatabaseName, ErrorCode, Failure};
+use types::{CallerContext, DatabaseName, ErrorCode, Failure};
 
 use super::database::Database;
 use super::{CompletionRequest, Completions, Resource, ResourceEntry, ResourceUri, UriTemplate};
@@ -126,7 +126,12 @@ impl ResourceRegistry {
     ///
     /// # Errors
     /// `not_found` with the nearest names that exist, or the failure of the read of the catalog.
-    pub async fn read(&self, uri: &str, tools: ServedTools<'_>) -> Result<Value, Failure> {
+    pub async fn read(
+        &self,
+        uri: &str,
+        context: &Arc<CallerContext>,
+        tools: ServedTools<'_>,
+    ) -> Result<Value, Failure> {
         let parsed = ResourceUri::parse(uri);
         let Some((_, bounded, path)) = parsed.as_ref().and_then(|uri| self.find(uri)) else {
             let mut failure = Failure::new(ErrorCode::NotFound, format!("there is no resource {uri}"));
@@ -136,7 +141,7 @@ impl ResourceRegistry {
             }
             return Err(failure);
         };
-        bounded.within_deadline(bounded.resource.read(&path, tools)).await
+        bounded.within_deadline(bounded.resource.read(&path, context, tools)).await
     }
 
     /// Completions for a variable of a template.

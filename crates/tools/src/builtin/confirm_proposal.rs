@@ -63,7 +63,7 @@ pub(super) fn tool(proposals: Proposals) -> Box<dyn Tool> {
 impl ConfirmProposal {
     /// The account's proposal with this id, if the caller's profile has its tool.
     async fn find(&self, call: &Call, id: ProposalId) -> Result<Proposal, Failure> {
-        let found = self.0.get(Some(&call.principal.account_id), id).await?;
+        let found = self.0.get(Some(&call.principal), id).await?;
         let proposal = found.ok_or_else(not_found)?;
         let tool = &proposal.tool_name;
         let served = call.tools.executors().get(tool).is_some();
@@ -111,8 +111,8 @@ impl ConfirmProposal {
                 if call.asks_user && waits && digest == proposal.digest {
                     return Self::ask(&proposal, &call);
                 }
-                let (account, executors) = (&call.principal.account_id, call.tools.executors());
-                let confirmed = self.0.confirm(account, id, digest, DecisionChannel::Tool, executors, call.deadline);
+                let (owner, executors) = (&call.principal, call.tools.executors());
+                let confirmed = self.0.confirm(owner, id, digest, DecisionChannel::Tool, executors, call.deadline);
                 confirmed.await.map_err(refused)?
             }
         };

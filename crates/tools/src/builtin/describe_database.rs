@@ -61,7 +61,7 @@ impl DescribeDatabase {
 
     async fn describe(&self, arguments: &Arguments, call: &Call) -> Result<DescribeData, Failure> {
         let masks = self.masks.of(&call.profile, &call.principal.account_id).cloned();
-        let describer = self.describer.with_masks(masks);
+        let describer = self.describer.with_masks(masks).for_caller(&call.principal.context);
         let tools = &call.tools;
         let schema = arguments.schema.as_deref();
         let serves = |name: &str| tools.info(name).is_some();

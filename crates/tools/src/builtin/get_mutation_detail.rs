@@ -154,7 +154,7 @@ fn page(mut record: Map<String, Value>, start: usize) -> Map<String, Value> {
 
 async fn detail(records: &Records, given: Arguments, call: Call) -> ToolResult {
     let id = correlation_id(NAME, &given.correlation_id)?;
-    let found = records.detail(&call.principal.account_id, id).await;
+    let found = records.detail(&call.principal, id).await;
     let mut record = found.map_err(|error| ledger_failure(&error))?.ok_or_else(|| no_write(&id.to_string()))?;
     if let Some(database) = &call.database
         && let Some(rollback) = record.get_mut(ROLLBACK)

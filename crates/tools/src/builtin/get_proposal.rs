@@ -40,7 +40,7 @@ pub(super) fn tool(proposals: Proposals, console: Option<ConsoleLinks>) -> Box<d
 
 async fn get(proposals: &Proposals, console: Option<&ConsoleLinks>, given: Arguments, call: Call) -> ToolResult {
     let id = proposal_id(NAME, &given.proposal_id)?;
-    let found = proposals.get(Some(&call.principal.account_id), id).await?.ok_or_else(not_found)?;
+    let found = proposals.get(Some(&call.principal), id).await?.ok_or_else(not_found)?;
     let changes = proposals.row_changes(&found).await?;
     let shown = ShownProposal::new(&found, call.masks.as_deref()).with_changes(changes, call.masks.as_deref());
     let data = match given.rows {

@@ -53,7 +53,7 @@ pub(super) fn tool(records: Records) -> Box<dyn Tool> {
 
 async fn recent(records: &Records, given: Arguments, call: Call) -> ToolResult {
     let status = given.status.as_deref().and_then(RecordStatus::parse);
-    let found = records.recent(&call.principal.account_id, given.limit, given.tool_name, status).await;
+    let found = records.recent(&call.principal, given.limit, given.tool_name, status).await;
     let mutations = found.map_err(|error| ledger_failure(&error))?;
     ToolOutput::read(&MutationsData { count: mutations.len(), mutations })
 }

@@ -1,5 +1,7 @@
 //! `list_proposals`: the account's proposals, newest first.
 
+use std::sync::Arc;
+
 use ledger::proposals::{self, ProposalFilter, ProposalStatus, Proposals};
 use manifest::Access;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -104,6 +106,7 @@ pub(super) fn tool(proposals: Proposals) -> Box<dyn Tool> {
 async fn list(proposals: &Proposals, given: Arguments, call: Call) -> ToolResult {
     let filter = ProposalFilter {
         account: Some(call.principal.account_id.clone()),
+        context: Some(Arc::clone(&call.principal.context)),
         status: given.status.as_deref().and_then(ProposalStatus::parse),
         limit: given.limit,
     };

@@ -81,7 +81,7 @@ impl QueryReader {
 
     async fn failure(&self, error: ReadError, query: &str, call: &Call) -> ToolError {
         let failure = read_failure(error, self.reader.limits().deadline);
-        corrected(&self.names, query, failure, call.deadline).await.into()
+        corrected(&self.names.for_caller(&call.principal.context), query, failure, call.deadline).await.into()
     }
 }
 

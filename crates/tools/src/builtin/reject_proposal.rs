@@ -50,8 +50,8 @@ pub(super) fn tool(proposals: Proposals) -> Box<dyn Tool> {
 
 async fn reject(proposals: &Proposals, given: Arguments, call: Call) -> ToolResult {
     let id = proposal_id(NAME, &given.proposal_id)?;
-    let account = &call.principal.account_id;
-    let rejected = proposals.reject(account, id, given.reason, DecisionChannel::Tool, call.deadline).await?;
+    let owner = &call.principal;
+    let rejected = proposals.reject(owner, id, given.reason, DecisionChannel::Tool, call.deadline).await?;
     ToolOutput::read(&RejectData {
         proposal_id: id,
         action: rejected.tool_name,

@@ -141,7 +141,10 @@ pub(super) async fn corrected(
 ) -> Failure {
     let sql = request.params.get("sql").and_then(Value::as_str).unwrap_or_default();
     match names {
-        Some(names) => catalog::corrected(names, sql, failure, deadline).await,
+        Some(names) => {
+            let names = names.for_caller(&request.principal.context);
+            catalog::corrected(&names, sql, failure, deadline).await
+        }
         None => failure,
     }
 }

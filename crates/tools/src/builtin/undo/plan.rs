@@ -177,14 +177,15 @@ impl UndoPlan {
             to: arguments.to.as_deref().map_or(Ok(Moment::Now), |to| time("to", to))?,
             mode: arguments.mode.into(),
         };
-        let compared = self.plans.compare(Some(account), &request, call.deadline).await;
+        let plans = self.plans.for_caller(&call.principal.context);
+        let compared = plans.compare(Some(account), &request, call.deadline).await;
         let mut plan = compared.map_err(|error| refused(&error))?;
         refuse_too_many(&plan)?;
         if !plan.report.writes.is_empty() {
             self.tiers.strictest(call, &self.records, NAME, &plan.report.writes).await?;
         }
-        let trial = CallTrial { tool: self, call };
-        let tried = self.plans.try_plan(&mut plan, Some(account), &trial, call.deadline).await;
+        let trial = CallTrial { tool: self, plans: &plans, call };
+        let tried = plans.try_plan(&mut plan, Some(account), &trial, call.deadline).await;
         tried.map_err(CallError::into_failure)?;
         if !plan.report.is_ready {
             return Ok(shown(plan, masks));
@@ -207,6 +208,7 @@ impl UndoPlan {
 
 struct CallTrial<'a> {
     tool: &'a UndoPlan,
+    plans: &'a Plans,
     call: &'a Call,
 }
 
@@ -235,9 +237,9 @@ impl TrialUndo for CallTrial<'_> {
 
     fn try_undo<'a>(&'a self, writes: &'a [CorrelationId]) -> TrialFuture<'a, CallError> {
         Box::pin(async move {
-            let Self { tool, call } = self;
+            let Self { tool, plans, call } = self;
             let account = call.principal.account_id.as_str();
-            let report = tool.plans.report(writes, PlanMode::Strict, Some(account), call.deadline).await?;
+            let report = plans.report(writes, PlanMode::Strict, Some(account), call.deadline).await?;
             if !report.is_ready {
                 return Ok(report.conflicts);
             }

@@ -73,7 +73,7 @@ impl UndoTiers {
         undo_tool: &str,
         writes: &[CorrelationId],
     ) -> Result<(Tier, ApprovalRule), Failure> {
-        let found = records.undoable(&call.principal.account_id, writes).await;
+        let found = records.undoable(&call.principal, writes).await;
         let found = found.map_err(|error| ledger_failure(&error))?;
         let named = || writes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         if found.is_empty() {
