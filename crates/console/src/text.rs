@@ -3,7 +3,7 @@
 use review::TextPart;
 use review::sentences::capitalized;
 use serde_json::Value;
-use types::{ClientInfo, beginning, in_sentence, visible};
+use types::{CallerContext, ClientInfo, beginning, in_sentence, visible};
 
 /// A labelled value on a page.
 pub(crate) struct Fact {
@@ -98,6 +98,13 @@ pub(crate) fn client(client: Option<&ClientInfo>) -> Option<String> {
     let client = client?;
     let version = optional(&client.version).map(|version| format!(" {version}")).unwrap_or_default();
     Some(format!("{}{version}", optional(&client.name)?))
+}
+
+/// The role and the claims that a write runs with.
+pub(crate) fn context(context: Option<&CallerContext>) -> impl Iterator<Item = Fact> {
+    let role = context.and_then(|context| context.role.as_ref()).map(|role| Fact::text("Role", visible(role.as_str())));
+    let claims = context.and_then(CallerContext::claims_text).map(|claims| Fact::text("Claims", claims));
+    role.into_iter().chain(claims)
 }
 
 /// A text, with control and formatting characters made visible.

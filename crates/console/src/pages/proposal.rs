@@ -23,7 +23,7 @@ use crate::pages::sign_in::SignInAgain;
 use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::{self, CurrentSession};
 use crate::state::DatabaseState;
-use crate::text::{Fact, Statement, client, optional, params, proposer, visible_lines};
+use crate::text::{Fact, Statement, client, context, optional, params, proposer, visible_lines};
 
 const NOT_A_REVIEWER: &str = "An auditor reads, and does not decide.";
 
@@ -274,6 +274,7 @@ fn facts(proposal: &Proposal) -> Vec<Fact> {
     ]
     .into_iter()
     .flatten()
+    .chain(context(proposal.caller_context.as_ref()))
     .collect()
 }
 

@@ -16,7 +16,7 @@ use crate::message::{self, PageResult, render};
 use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::LoggedIn;
 use crate::state::DatabaseState;
-use crate::text::{Fact, LongText, client, optional, proposer, shown};
+use crate::text::{Fact, LongText, client, context, optional, proposer, shown};
 
 #[derive(Template)]
 #[template(path = "record.html")]
@@ -128,6 +128,7 @@ fn facts(record: &Record) -> Vec<Fact> {
     ]
     .into_iter()
     .flatten()
+    .chain(context(record.caller_context.as_ref()))
     .collect()
 }
 

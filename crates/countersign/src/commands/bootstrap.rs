@@ -12,7 +12,7 @@ use tools::{
     Activity, ConsoleLinks, LedgerScrape, LiveRegistry, MaskPolicy, Metrics, Profile, ProfileToolsets, READS_ONLY,
     Services, Toolset, Unavailable, View,
 };
-use types::{DatabaseName, MaskKey, Principal};
+use types::{DatabaseName, MaskKey, Principal, RoleName};
 
 use crate::commands::demo;
 use crate::connection;
@@ -186,6 +186,7 @@ impl ToolBuilder {
         };
         let all = Toolset::new(&self.services, &catalog, &tools::native::executors()?)?;
         let toolsets = ProfileToolsets::new(&all, &self::profiles(settings), database.name());
+        check_caller_roles(&self.services, settings, database).await?;
         let has_nothing =
             |own: &&ProfileConfig| toolsets.get(&own.profile.name).is_some_and(|tools| tools.has_nothing());
         let empty: Vec<_> = profiles.iter().filter(has_nothing).map(ProfileConfig::empty).collect();
@@ -199,6 +200,44 @@ impl ToolBuilder {
         };
         Ok(BuiltTools { toolsets, misfits: catalog.misfits, watched })
     }
+}
+
+/// A role that callers may have, and the setting that names it.
+pub(crate) struct CallerRole<'s> {
+    pub(crate) role: &'s RoleName,
+    /// `profiles.support.role`
+    pub(crate) setting: String,
+    /// Whether a token has to name it.
+    pub(crate) is_of_tokens: bool,
+}
+
+/// The roles that callers may have in this database.
+pub(crate) fn caller_roles<'s>(settings: &'s Settings, database: &DatabaseSettings) -> Vec<CallerRole<'s>> {
+    let reaching = settings.profiles.iter().filter(|own| own.profile.reaches(database.name()));
+    let of_profiles = reaching.filter_map(|own| {
+        let role = own.profile.role.as_ref()?;
+        Some(CallerRole { role, setting: format!("profiles.{}.role", own.profile.name), is_of_tokens: false })
+    });
+    let of_tokens = settings.oauth.iter().flat_map(|issuer| &issuer.roles);
+    let of_tokens = of_tokens.map(|role| CallerRole { role, setting: "oauth.roles".to_owned(), is_of_tokens: true });
+    of_profiles.chain(of_tokens).collect()
+}
+
+/// Checks the roles of profiles. A role that only a token can name is checked by each transaction, so it is only logged
+/// here.
+async fn check_caller_roles(
+    services: &Services,
+    settings: &Settings,
+    database: &DatabaseSettings,
+) -> anyhow::Result<()> {
+    for CallerRole { role, setting, is_of_tokens } in caller_roles(settings, database) {
+        let reader = services.reader.as_ref();
+        let Some(why) = services.ledger.check_caller_role(reader, role, services.has_ledger).await? else { continue };
+        let refused = format!("statements may not run as the role {role} ({setting}): it {why}");
+        anyhow::ensure!(is_of_tokens, "{refused}");
+        tracing::warn!("{refused}");
+    }
+    Ok(())
 }
 
 /// The settings that need a ledger, in the words of the configuration.

@@ -1,5 +1,6 @@
 //! `[[tokens]]` and `[oauth]`, or `[[oauth]]`: the credentials for HTTP.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use auth::{BearerToken, Issuer, JwksSource, LABEL_RULE, is_label};
@@ -8,10 +9,10 @@ use manifest::{Diagnostic, Diagnostics, Location, Source};
 use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue};
 use tools::Profile;
-use types::AccountId;
+use types::{AccountId, ClaimName, MAX_CLAIMS, RoleName};
 
 use super::database_tables::DatabaseTable;
-use super::http_auth_keys::{Expiry, OAUTH, OAuthKeys, TOKENS, TokenKeys};
+use super::http_auth_keys::{ClaimKeys, Expiry, OAUTH, OAuthKeys, TOKENS, TokenKeys};
 use super::reader::Reader;
 use super::schema;
 
@@ -210,9 +211,12 @@ impl<'s> Reader<'s> {
         if was_read && keys.issuer.is_none() {
             self.mistake(start..start, format!("{OAUTH}: issuer is missing"));
         }
-        for (name, text) in
-            [("audience", &keys.audience), ("account_claim", &keys.account_claim), ("label_claim", &keys.label_claim)]
-        {
+        for (name, text) in [
+            ("audience", &keys.audience),
+            ("account_claim", &keys.account_claim),
+            ("label_claim", &keys.label_claim),
+            ("role_claim", &keys.role_claim),
+        ] {
             if let Some(text) = text.as_ref().filter(|text| text.get_ref().is_empty()) {
                 self.mistake(text.span(), format!("{name}: it is empty"));
             }
@@ -222,6 +226,8 @@ impl<'s> Reader<'s> {
             self.mistake(prefix.span(), "account_prefix: no account can begin with it");
         }
         let request_scopes = self.request_scopes(keys.request_scopes, &scopes);
+        let claims = self.claims(keys.claims);
+        let roles = self.roles(keys.role_claim.as_ref(), keys.roles);
         let at = self.source.locate(keys.issuer.as_ref().map_or(start, |issuer| issuer.span().start));
         let prefix_at = self.source.locate(keys.account_prefix.as_ref().map_or(start, |prefix| prefix.span().start));
         let is_prefix_configured = keys.account_prefix.is_some();
@@ -236,6 +242,9 @@ impl<'s> Reader<'s> {
             account_claim: text(keys.account_claim, "sub"),
             account_prefix: text(keys.account_prefix, "oauth:"),
             label_claim: keys.label_claim.map(Spanned::into_inner),
+            claims,
+            role_claim: keys.role_claim.map(Spanned::into_inner),
+            roles,
             scopes,
             request_scopes,
         };
@@ -280,6 +289,56 @@ impl<'s> Reader<'s> {
             self.mistake(one.span(), format!("request_scopes: \"{}\" is not in scopes", one.get_ref()));
         }
         given.into_iter().map(Spanned::into_inner).collect()
+    }
+
+    /// The claim of each setting.
+    fn claims(&mut self, given: Option<Spanned<ClaimKeys>>) -> BTreeMap<ClaimName, String> {
+        let Some(given) = given else { return BTreeMap::new() };
+        let span = given.span();
+        let pairs: Vec<(String, String)> = match given.into_inner() {
+            ClaimKeys::Names(names) => names.into_iter().map(|name| (name.clone(), name)).collect(),
+            ClaimKeys::Table(table) => table.into_iter().collect(),
+        };
+        if pairs.len() > MAX_CLAIMS {
+            self.mistake(span.clone(), format!("claims: there are {}, and at most {MAX_CLAIMS} are set", pairs.len()));
+        }
+        let mut claims = BTreeMap::new();
+        for (name, claim) in pairs {
+            match ClaimName::try_from(name) {
+                Ok(name) if !claim.is_empty() => {
+                    claims.insert(name, claim);
+                }
+                Ok(name) => self.mistake(span.clone(), format!("claims: the claim of {} is empty", name.as_str())),
+                Err(error) => {
+                    let form = r#"claims = { tenant = "https://example.com/tenant" }"#;
+                    self.mistake(span.clone(), format!("claims: {error}; a claim can have another name: {form}"));
+                }
+            }
+        }
+        claims
+    }
+
+    /// The roles that tokens may name: there are some if, and only if, a claim names one.
+    fn roles(&mut self, claim: Option<&Spanned<String>>, given: Option<Vec<Spanned<String>>>) -> Vec<RoleName> {
+        let given = given.unwrap_or_default();
+        match (claim, given.first()) {
+            (Some(claim), None) => {
+                let form = r#"roles = ["app_eu"]"#;
+                self.mistake(
+                    claim.span(),
+                    format!("role_claim: roles is missing, which has the roles that it may name: {form}"),
+                );
+            }
+            (None, Some(role)) => self.mistake(role.span(), "roles: role_claim is missing, so no token names a role"),
+            _ => {}
+        }
+        given.into_iter().filter_map(|role| self.role(role)).collect()
+    }
+
+    /// A role that callers may have.
+    fn role(&mut self, given: Spanned<String>) -> Option<RoleName> {
+        let span = given.span();
+        RoleName::try_from(given.into_inner()).map_err(|error| self.mistake(span, format!("roles: {error}"))).ok()
     }
 
     /// The source of the keys of this issuer: one of the two keys, or neither.

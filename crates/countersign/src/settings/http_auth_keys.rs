@@ -1,5 +1,7 @@
 //! The keys of `[[tokens]]` and `[oauth]`, or `[[oauth]]`.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_spanned::Spanned;
@@ -61,9 +63,27 @@ pub(super) struct OAuthKeys {
     /// Claim with the label for the records.
     #[schemars(with = "Option<String>")]
     pub(super) label_claim: Option<Spanned<String>>,
+    /// Claim with the role of PostgreSQL that the statements of a call run as. A token without it is refused.
+    #[schemars(with = "Option<String>")]
+    pub(super) role_claim: Option<Spanned<String>>,
+    /// Roles that role_claim may name. The logins of the server must be members of each.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(super) roles: Option<Vec<Spanned<String>>>,
+    /// Claims that policies of row level security can use: current_setting('countersign.claim_tenant'). A list of
+    /// names, or a table with the claim of each name.
+    #[schemars(with = "Option<ClaimKeys>")]
+    pub(super) claims: Option<Spanned<ClaimKeys>>,
     /// Scopes that clients are told to ask for. Default: all of scopes.
     #[schemars(with = "Option<Vec<String>>")]
     pub(super) request_scopes: Option<Vec<Spanned<String>>>,
+}
+
+// No doc comment: the key has one, and the schema of the configuration would have this one instead.
+#[derive(Debug, Clone, serde::Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "it is a list of names, or a table with the claim of each name")]
+pub(super) enum ClaimKeys {
+    Names(Vec<String>),
+    Table(BTreeMap<String, String>),
 }
 
 /// A date and a time with its offset.

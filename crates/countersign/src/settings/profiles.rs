@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_spanned::Spanned;
 use tools::Profile;
+use types::RoleName;
 
 use super::reader::Reader;
 
@@ -26,6 +27,9 @@ pub(super) struct ProfileKeys {
     /// Databases that it reaches, by name. Default: all.
     #[schemars(with = "Option<Vec<String>>")]
     pub(super) databases: Option<Vec<Spanned<String>>>,
+    /// Role of PostgreSQL that its statements run as, unless a token names one (role_claim). The logins of the server
+    /// must be members of it. Default: that of the login.
+    pub(super) role: Option<RoleName>,
 }
 
 /// Whether a profile can have this name.
@@ -76,6 +80,7 @@ impl ProfileConfig {
             tools: names(keys.tools),
             except: names(keys.except),
             databases: Reader::database_names(keys.databases),
+            role: keys.role,
         };
         Ok(Self { profile, at, named })
     }

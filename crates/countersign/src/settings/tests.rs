@@ -237,6 +237,7 @@ fn a_profile_of_ones_own_is_read_and_every_mistake_in_it_is_named() {
         tools: vec!["like".into()],
         except: vec!["x".into()],
         databases: None,
+        role: None,
     };
     assert_eq!(own.profile, expected);
     let said = own.unknown_tools(&["like", "post"]).iter().map(ToString::to_string).collect::<Vec<_>>();

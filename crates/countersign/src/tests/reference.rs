@@ -77,6 +77,9 @@ fn values(schema: &Value) -> String {
     if schema["type"] == serde_json::json!(["integer", "string"]) {
         return format!("{}, or a time", number());
     }
+    if let Some(forms) = schema.get("anyOf").and_then(Value::as_array) {
+        return forms.iter().map(values).collect::<Vec<_>>().join(", or ");
+    }
     match schema["type"].as_str().unwrap() {
         "integer" => number(),
         "boolean" => "true or false".to_owned(),

@@ -36,6 +36,7 @@ fn lines(record: &Record, shown: Shown) -> Vec<String> {
     let optional = |heading: &str, text: &Option<String>| table::field(heading, Some(&json!(text)));
     let number = |heading: &str, number: Option<i64>| table::field(heading, Some(&json!(number)));
     let json = |heading: &str, value: &Option<Value>| shown.field(heading, value.as_ref());
+    let context = record.caller_context.clone().unwrap_or_default();
     let effects = record.effects.get().map(|effects| beside("changed rows", effects::lines(effects, shown.full)));
     [
         text("correlation id", &record.correlation_id.to_string()),
@@ -44,6 +45,8 @@ fn lines(record: &Record, shown: Shown) -> Vec<String> {
         text("tool", &record.tool_name),
         text("account", &record.account_id),
         optional("actor", &record.actor),
+        optional("role", &context.role.as_ref().map(|role| role.as_str().to_owned())),
+        optional("claims", &context.claims_text()),
         client(record.client.clone().unwrap_or_default()),
         optional("reason", &record.reason),
         text("made at", &record.created_at),

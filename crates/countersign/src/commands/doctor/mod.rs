@@ -78,6 +78,7 @@ async fn examine(target: &ConnectOptions, database: &DatabaseSettings, settings:
     if bootstrap::needing_a_ledger(settings, database, false).is_empty() && matches!(ledger.exists().await, Ok(false)) {
         findings.push(Finding::broken("ledger", READS_ONLY).into_warning());
         findings.extend(roles::own_reader(target, database).await);
+        findings.extend(roles::of_callers(&ledger, target, database, settings, false).await);
         return findings;
     }
     match ledger.check().await {
@@ -97,6 +98,7 @@ async fn examine(target: &ConnectOptions, database: &DatabaseSettings, settings:
     }
     findings.extend(deviations(target).await);
     findings.extend(roles::examine(&ledger, target, &login, database).await);
+    findings.extend(roles::of_callers(&ledger, target, database, settings, true).await);
     findings.extend(stuck::examine(&ledger.doctor()).await);
     findings.extend(writes::examine(&ledger).await);
     findings.extend(evidence::examine(&ledger.audit(), &ledger.doctor(), database).await);

@@ -3,9 +3,9 @@
 use ledger::read::{Reader, SearchPath, UntrustedSchema};
 use ledger::{ConnectOptions, ExcessPrivileges, Ledger, LoginSetting, ReaderRoleError};
 
-use crate::commands::bootstrap;
+use crate::commands::bootstrap::{self, CallerRole};
 use crate::connection;
-use crate::settings::DatabaseSettings;
+use crate::settings::{DatabaseSettings, Settings};
 use review::Finding;
 
 const AREA: &str = "roles";
@@ -103,6 +103,39 @@ async fn reader(ledger: &Ledger, target: &ConnectOptions, settings: &DatabaseSet
         Err(error) => Err(error),
     };
     findings.push(reader_finding(checked, settings));
+    findings
+}
+
+/// Checks the roles that statements of callers run as.
+pub(super) async fn of_callers(
+    ledger: &Ledger,
+    target: &ConnectOptions,
+    database: &DatabaseSettings,
+    settings: &Settings,
+    has_ledger: bool,
+) -> Vec<Finding> {
+    let roles = bootstrap::caller_roles(settings, database);
+    if roles.is_empty() {
+        return Vec::new();
+    }
+    let login = match &database.read {
+        Some(read) => connection::parse(read, database).ok(),
+        None if has_ledger => ledger.reader_login().await.ok(),
+        None => Some(target.clone()),
+    };
+    let reader = login.map(|login| Reader::new(login, &SearchPath::default(), database.read_limits.clone()));
+    let mut findings = Vec::new();
+    for CallerRole { role, setting, .. } in roles {
+        findings.push(match ledger.check_caller_role(reader.as_ref(), role, has_ledger).await {
+            Ok(None) => Finding::ok(AREA, format!("statements of callers can run as the role {role} ({setting})")),
+            Ok(Some(why)) => Finding::problem(
+                AREA,
+                format!("statements of callers cannot run as the role {role} ({setting}): it {why}"),
+                "grant it to the logins of the server, and give it no more rights than its callers have (docs/topics/row-security.md)",
+            ),
+            Err(error) => Finding::unasked(AREA, "the roles of callers", &error),
+        });
+    }
     findings
 }
 

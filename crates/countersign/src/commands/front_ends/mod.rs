@@ -72,7 +72,8 @@ fn prepare(
     let actor = os_user::name();
     let command = format!("countersign {}", front_end.as_str());
     let client = ClientInfo::new(&command, env!("CARGO_PKG_VERSION")).in_session();
-    let principal = Principal { account_id: settings.account.clone(), actor: Some(actor), client };
+    let principal =
+        Principal { account_id: settings.account.clone(), actor: Some(actor), client, ..Principal::default() };
     let executor = AuditRouter::new(audit, principal, database.ledger.clone());
     let invocation = Invocation { database: shared, ..invocation };
     Ok((invocation, executor, connection::environment(database)))

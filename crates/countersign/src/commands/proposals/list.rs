@@ -17,8 +17,12 @@ use review::decided_by;
 use review::sentences::count;
 
 pub(crate) async fn run(arguments: &ListArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
-    let filter =
-        ProposalFilter { account: arguments.account.clone(), status: arguments.status, limit: arguments.limit };
+    let filter = ProposalFilter {
+        account: arguments.account.clone(),
+        context: None,
+        status: arguments.status,
+        limit: arguments.limit,
+    };
     let found = open(settings).await?.proposals().list(&filter).await.map_err(|failure| refused(&failure))?;
     if arguments.json {
         found.iter().for_each(print_json);

@@ -85,7 +85,8 @@ pub(super) fn print(proposal: &Proposal, since: Option<&Since>, full: bool) {
     let several = format!("approve: {} different people who are not the proposer agree", proposal.rule.approvals);
     let tier = if proposal.rule.approvals > 1 { &several } else { tier };
     let summary = Summary::new(&proposal.preview);
-    let parts: [Vec<String>; 19] = [
+    let context = proposal.caller_context.clone().unwrap_or_default();
+    let parts: [Vec<String>; 21] = [
         text("proposal", &proposal.proposal_id.to_string()),
         beside("state", [style.bold(proposal.status.as_str())]),
         text("what", &proposal.description),
@@ -101,6 +102,8 @@ pub(super) fn print(proposal: &Proposal, since: Option<&Since>, full: bool) {
         progress(proposal).map(|progress| text("approvals", &progress)).unwrap_or_default(),
         text("account", proposal.account_id.as_str()),
         optional("proposed by", &proposal.actor),
+        optional("role", &context.role.as_ref().map(|role| role.as_str().to_owned())),
+        optional("claims", &context.claims_text()),
         text("proposed at", &proposal.created_at),
         text("until", &proposal.expires_at),
         optional("idempotency key", &proposal.idempotency_key),
