@@ -76,6 +76,7 @@ mod remote_databases;
 mod resources;
 mod review;
 mod roles;
+mod row_security;
 mod samples;
 mod scaffold;
 mod sensitive;

@@ -3,6 +3,7 @@
 use ledger::Fingerprints;
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};
+use types::CallerContext;
 
 use super::{PRICE, agreement, id, price, state};
 
@@ -59,8 +60,10 @@ async fn parameters_that_violate_the_schema_are_refused_again_at_execution() {
     // The attacker has computed a matching digest and fingerprint.
     let db = database().await;
     let server = Server::studio(&db).await;
-    let hash =
-        |tool: &str, params: &Value| Fingerprints::default().of(tool, params.as_object().unwrap()).as_str().to_owned();
+    let hash = |tool: &str, params: &Value| {
+        let params = params.as_object().unwrap();
+        Fingerprints::default().of(tool, params, &CallerContext::default()).as_str().to_owned()
+    };
     let own = json!({"tenant_id": "default", "package_id": 1, "photo_id": 1});
     for (tool, params, code, words) in [
         (
