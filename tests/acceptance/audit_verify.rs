@@ -137,6 +137,7 @@ async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
         ("error_message", "error_message = 'x'"),
         ("error_detail", "error_detail = 'null'"),
         ("approval", "approval = 'null'"),
+        ("caller_context", "caller_context = '{}'"),
         ("evidence", "evidence = '{}'"),
         ("login", "login = 'x'"),
         ("slot", "slot = '', holds_until = 'infinity'"),

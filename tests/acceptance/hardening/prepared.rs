@@ -146,7 +146,7 @@ async fn doctor_names_what_differs_from_what_this_program_makes() {
         (
             "create or replace view countersign.admission with (security_barrier) as select slot, correlation_id, 'default'::text as \
                  account_id, actor, session_id, client_name, client_version, trace_id, reason, tool_name, fingerprint, idempotency_key, params, \
-                 params_summary, undo_of, proposal_id from countersign.attempt",
+                 params_summary, undo_of, proposal_id, caller_context from countersign.attempt",
             "missing or altered: relation admission",
         ),
         ("alter table countersign.record drop constraint record_pkey", "constraint record_pkey"),

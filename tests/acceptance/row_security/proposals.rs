@@ -63,6 +63,8 @@ async fn an_altered_role_is_not_executed() {
         let reviewer = crm.db.url();
         let refused = run_countersign(&reviewer, &["proposals", "approve", id, "--yes"]).await;
         assert_ne!(refused.code, 0, "{}{}", refused.out, refused.err);
+        // The digest refuses the approval; the fingerprint would only refuse the execution.
+        assert_eq!(crm.db.value("select status from countersign.proposal").await, "pending");
     }
     assert_eq!(crm.db.value("select sum(amount) from crm.deal").await, "60");
 }
