@@ -39,6 +39,8 @@ begin
         left join pg_attrdef f on d.classid = 'pg_attrdef'::regclass and f.oid = d.objid
         where d.refclassid = 'pg_class'::regclass and d.refobjid = relation and d.refobjsubid = any (0 || numbers::int4[])
           and (i.indisunique or i.indisexclusion or f.adnum <> d.refobjsubid
+               -- Before PostgreSQL 15, a generated column itself depends on the column; from then on, its expression.
+               or d.classid = 'pg_class'::regclass and d.objid = relation and d.objsubid <> 0
                or d.classid in ('pg_constraint'::regclass, 'pg_policy'::regclass)
                or d.classid = 'pg_trigger'::regclass and d.refobjsubid <> 0));
 end $$;

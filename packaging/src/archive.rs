@@ -1,4 +1,4 @@
-//! The archives of a release: the binary with its licence, completions and man pages. Their names and layout are those of
+//! The archives of a release: the binary with its licence, a manifest, completions and man pages. Their names and layout are those of
 //! `package.metadata.binstall` in `crates/countersign/Cargo.toml`.
 
 use flate2::Compression;
@@ -7,7 +7,7 @@ use crate::executable::Executable;
 use crate::file_tree::FileTree;
 use crate::generated_docs::GeneratedDocs;
 use crate::platform::Platform;
-use crate::project::{LICENSE_TEXT, NAME, README, VERSION};
+use crate::project::{DBA_MANIFEST, LICENSE_TEXT, NAME, README, VERSION};
 
 /// The folder in the archive, and the name of the archive without its extension.
 fn stem(platform: Platform) -> String {
@@ -23,6 +23,7 @@ pub(crate) fn archive(executable: &Executable, docs: &GeneratedDocs, level: Comp
     files.add_program(NAME, executable.bytes.as_slice());
     files.add("LICENSE", LICENSE_TEXT);
     files.add("README.md", README);
+    files.add("manifests/dba.toml", DBA_MANIFEST);
     docs.add_to(&mut files);
     files.to_tar_gz(&stem(executable.platform), level)
 }

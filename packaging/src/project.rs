@@ -29,6 +29,8 @@ pub const KEYWORDS: [&str; 6] = ["mcp", "mcp-server", "model-context-protocol", 
 pub const DESCRIPTION: &str = include_str!("../description.md");
 /// The text of the licence.
 pub const LICENSE_TEXT: &str = include_str!("../../LICENSE");
+/// The manifest of read tools for the health of a database.
+pub const DBA_MANIFEST: &str = include_str!("../../manifests/dba.toml");
 /// The README of the repository.
 pub const README: &str = include_str!("../../README.md");
 

@@ -18,6 +18,7 @@ mod console_oidc;
 mod console_pages;
 mod copied;
 mod corrections;
+mod database_health;
 mod deadlines;
 mod demo;
 mod deploy;

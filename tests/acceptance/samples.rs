@@ -3,6 +3,7 @@
 
 mod clients;
 mod commands;
+mod database_health;
 mod databases;
 mod generated;
 mod reads;
@@ -73,6 +74,8 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("CONTRIBUTING.md", "cargo build", "the_demo_is_what_the_readme_starts"),
     ("packaging/README.md", "cargo run --release", "the_command_of_the_page_makes_every_package_that_the_page_lists"),
     ("docs/topics/agent-cli.md", "$ countersign query", "the_query_of_the_page_on_the_command_line"),
+    ("docs/topics/database-health.md", "create extension if", "the_login_of_the_page_reads_what_the_tools_show"),
+    ("docs/topics/database-health.md", "# countersign.toml", "the_login_of_the_page_reads_what_the_tools_show"),
     ("docs/topics/several-databases.md", "psql -q -d shop -c", "a_write_to_staging_is_undone_as_the_page_says"),
     ("docs/topics/several-databases.md", "# countersign.toml", "a_write_to_staging_is_undone_as_the_page_says"),
     (

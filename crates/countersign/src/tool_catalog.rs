@@ -11,12 +11,13 @@ use std::sync::Arc;
 use anyhow::Context;
 use catalog::CatalogNames;
 use ledger::read::{ReadLimits, Reader, SearchPath};
-use ledger::{ConnectOptions, Coverage, CoveredTable, Gap, Ledger};
+use ledger::{ConnectOptions, Coverage, CoveredTable, Gap, Ledger, ReaderRoleError};
 use manifest::{
     Compilation, Diagnostic, Diagnostics, OutdatedTool, ServerNames, Source, ToolCatalog, ToolSpec, UndoSpec,
 };
-use types::{ConditionShape, DescribeError, DescribeStatement, StatementShape};
+use types::{ConditionShape, DescribeError, DescribeStatement, Requirements, RequirementsCheck, StatementShape};
 
+use crate::connection;
 use crate::settings::{DatabaseSettings, ProfileConfig, Settings};
 
 pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
@@ -31,6 +32,8 @@ struct HintingDescriber<'a> {
     ledger: &'a Ledger,
     /// Reads the catalog with the privileges of the servers' login.
     names: CatalogNames,
+    /// The login of reads, if it is not the one that `init` has made.
+    reader: Option<&'a str>,
 }
 
 impl DescribeStatement for HintingDescriber<'_> {
@@ -46,6 +49,15 @@ impl DescribeStatement for HintingDescriber<'_> {
         })
     }
 
+    async fn check_requirements(&self, requirements: &Requirements) -> Result<RequirementsCheck, DescribeError> {
+        let unavailable = |error: ReaderRoleError| DescribeError::Unavailable(error.to_string());
+        let own = match self.reader {
+            Some(reader) => reader.to_owned(),
+            None => self.ledger.reader_login().await.map_err(unavailable)?.user,
+        };
+        self.ledger.check_requirements_of(requirements, Some(&own)).await
+    }
+
     async fn describe_condition(&self, sql: &str, param_types: &[u32]) -> Result<ConditionShape, DescribeError> {
         self.ledger.describe_condition(sql, param_types).await
     }
@@ -59,6 +71,8 @@ pub(crate) struct ServerTools<'a> {
     profiles: &'a [ProfileConfig],
     /// The tools of the manifests of other databases.
     elsewhere: Vec<String>,
+    /// The login of reads, if it is configured.
+    reader: Option<String>,
 }
 
 impl<'a> ServerTools<'a> {
@@ -69,7 +83,10 @@ impl<'a> ServerTools<'a> {
             manifest::declared(&read_manifests(&other.manifests).unwrap_or_default(), &other.prefix)
         };
         let elsewhere = others.flat_map(declared).map(|tool| tool.name).collect();
-        Self { prefix: &database.prefix, profiles: &settings.profiles, elsewhere }
+        // A mistake in the connection string is reported where it is used.
+        let reader = database.read.as_ref().and_then(|read| connection::parse(read, database).ok());
+        let reader = reader.map(|target| target.user);
+        Self { prefix: &database.prefix, profiles: &settings.profiles, elsewhere, reader }
     }
 }
 
@@ -98,7 +115,7 @@ pub(crate) async fn compile_fitting(
     ledger: &Ledger,
     target: &ConnectOptions,
 ) -> anyhow::Result<ToolCatalog> {
-    let compiled = describe(sources, server.prefix, ledger, target).await?;
+    let compiled = describe(sources, server, ledger, target).await?;
     let declared = manifest::declared(sources, server.prefix);
     let declared = declared.iter().map(|tool| tool.name.as_str());
     let elsewhere = server.elsewhere.iter().map(String::as_str);
@@ -128,24 +145,26 @@ pub(crate) async fn compile_statements(
     ledger: &Ledger,
     target: &ConnectOptions,
 ) -> anyhow::Result<ToolCatalog> {
-    let Compilation { catalog, undo_mistakes } =
-        describe(sources, "", ledger, target).await?.map_err(|Diagnostics(mistakes)| not_fitting(mistakes))?;
+    let Compilation { catalog, undo_mistakes } = describe(sources, &ServerTools::default(), ledger, target)
+        .await?
+        .map_err(|Diagnostics(mistakes)| not_fitting(mistakes))?;
     let mistakes: Vec<Diagnostic> = catalog.misfits.iter().cloned().chain(undo_mistakes).collect();
     if mistakes.is_empty() { Ok(catalog) } else { Err(not_fitting(mistakes)) }
 }
 
 async fn describe(
     sources: &[Source],
-    prefix: &str,
+    tools: &ServerTools<'_>,
     ledger: &Ledger,
     target: &ConnectOptions,
 ) -> anyhow::Result<Result<Compilation, Diagnostics>> {
     let native = tools::native::executors()?;
     let executors: Vec<&str> = native.names().collect();
-    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors, prefix };
+    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors, prefix: tools.prefix };
     let limits = ReadLimits { sessions: 1, ..ReadLimits::default() };
     let names = CatalogNames::new(Reader::new(target.clone(), &SearchPath::default(), limits));
-    Ok(manifest::compile_fitting(sources, &server, &HintingDescriber { ledger, names }).await)
+    let describer = HintingDescriber { ledger, names, reader: tools.reader.as_deref() };
+    Ok(manifest::compile_fitting(sources, &server, &describer).await)
 }
 
 fn not_fitting(mut mistakes: Vec<Diagnostic>) -> anyhow::Error {

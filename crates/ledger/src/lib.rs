@@ -86,7 +86,7 @@ pub use pg::{
 pub use read::{self, LEDGER_SCHEMA as SCHEMA};
 pub use setup::login_settings::LoginSetting;
 use tokio::time::Instant;
-use types::{ConditionShape, DescribeError, DescribeStatement, StatementShape};
+use types::{ConditionShape, DescribeError, DescribeStatement, Requirements, RequirementsCheck, StatementShape};
 
 use crate::people::console::ConsoleSessions;
 use crate::people::proposals::Proposals;
@@ -232,6 +232,15 @@ impl Ledger {
         evidence::catalog_version::load(&self.records(), tables).await
     }
 
+    /// Checks what a tool requires whose statements this login runs; `None`: the login of the servers.
+    pub async fn check_requirements_of(
+        &self,
+        requirements: &Requirements,
+        login: Option<&str>,
+    ) -> Result<RequirementsCheck, DescribeError> {
+        self.writer.check_requirements_of(requirements, login).await
+    }
+
     /// The tables whose changes are recorded.
     #[must_use]
     pub fn tracking(&self) -> Tracking {
@@ -260,6 +269,10 @@ pub async fn can_connect(target: &ConnectOptions) -> Result<(), pg::ConnectError
 impl DescribeStatement for Ledger {
     async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
         self.writer.describe(sql, param_types).await
+    }
+
+    async fn check_requirements(&self, requirements: &Requirements) -> Result<RequirementsCheck, DescribeError> {
+        self.check_requirements_of(requirements, None).await
     }
 
     async fn describe_condition(&self, sql: &str, param_types: &[u32]) -> Result<ConditionShape, DescribeError> {

@@ -146,6 +146,9 @@ pub(crate) struct ToolDeclaration {
     /// `before`, which gives the parameters their types; `rows` and `max_rows` are its own business.
     #[schemars(with = "Option<String>", regex(pattern = "^[a-zA-Z0-9_-]{1,64}$"))]
     pub(crate) executor: Option<Spanned<String>>,
+    /// What a read needs of the database. A tool that lacks it is left out, which is no mistake.
+    #[schemars(with = "Option<RequirementsDeclaration>")]
+    pub(crate) requires: Option<Spanned<RequirementsDeclaration>>,
     /// How many rows the result must have, else everything is rolled back. `any` for reads, required for writes with `sql`.
     #[schemars(with = "Option<RowExpectation>")]
     pub(crate) rows: Option<Spanned<RowExpectation>>,
@@ -225,6 +228,16 @@ impl ToolDeclaration {
     pub(crate) fn lacks(&self, key: &str, empty: bool) -> bool {
         empty && !self.refused.iter().any(|refused| refused == key)
     }
+}
+
+/// What a read needs of the database, besides the objects that its statement names.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RequirementsDeclaration {
+    /// An extension. `{extension}` in the statement stands for its schema.
+    pub(crate) extension: Option<String>,
+    /// A role whose privileges the login that reads must have, such as pg_monitor.
+    pub(crate) role: Option<String>,
 }
 
 /// A parameter.

@@ -59,7 +59,7 @@ pub(crate) async fn infer(
         // This is reported as another mistake. Without a statement, no parameter has a type.
         return Ok(None);
     }
-    let mut texts = texts(tool);
+    let mut texts = texts(tool, parsed.extension_schema.as_deref());
     if texts.is_empty() || texts.iter().any(|text| text.sql.trim().is_empty()) {
         return Ok(None);
     }
@@ -95,8 +95,11 @@ struct StatementText<'a> {
 /// never executed.
 const SETS_NULL: &str = "sets_null";
 
+/// Stands for the schema of the required extension in a statement.
+const EXTENSION: &str = "{extension}";
+
 /// The texts of `before`, of `sql` in order, of `after`, and of the statement [`SETS_NULL`].
-fn texts(tool: &ToolDeclaration) -> Vec<StatementText<'_>> {
+fn texts<'a>(tool: &'a ToolDeclaration, extension_schema: Option<&str>) -> Vec<StatementText<'a>> {
     let image = |key, sql: &'_ Spanned<String>| (key, sql.span());
     let text = |(key, span), sql| StatementText { key, sql: Cow::Borrowed(sql), span, same: None };
     let before = tool.before.iter().map(|sql| text(image("before", sql), sql.get_ref().as_str()));
@@ -106,7 +109,12 @@ fn texts(tool: &ToolDeclaration) -> Vec<StatementText<'_>> {
         let span = span.clone().unwrap_or_else(|| tool.sql.span());
         match set.as_ref().filter(|set| set.statement == index) {
             Some(set) => StatementText { key: "sql", sql: set.whole().into(), span, same: Some(set.start()) },
-            None => text(("sql", span), sql.as_str()),
+            None => match extension_schema.zip(sql.find(EXTENSION)) {
+                Some((schema, start)) => {
+                    StatementText { key: "sql", sql: sql.replace(EXTENSION, schema).into(), span, same: Some(start) }
+                }
+                None => text(("sql", span), sql.as_str()),
+            },
         }
     });
     let nulls = tool.param.iter().zip(1..).filter(|(param, _)| param.names_null());

@@ -8,6 +8,7 @@
 //! ```text
 //! text        `source` has it, with positions; `parse` makes the types of `file`, piece by piece
 //! order       `compile` runs the steps below for all tools; mistakes are kept as a `diagnostic` each
+//! left out    `requirements` that the database does not meet
 //! statements  `set_clause` expands `{set}`, `infer` describes them: types of parameters and columns
 //! checks      `check`, one file for each concern; `policy` lets PostgreSQL describe the rules
 //!             `missing_privileges` reports what the login may not do, once for each object
@@ -35,6 +36,7 @@ mod missing_privileges;
 mod notes;
 mod parse;
 mod policy;
+mod requirements;
 mod set_clause;
 mod source;
 mod spec;

@@ -22,6 +22,8 @@ pub(crate) struct ParsedTool<'s> {
     pub(crate) label: Option<String>,
     /// The declaration; `None` if it could not be parsed at all.
     pub(crate) tool: Option<ToolDeclaration>,
+    /// The schema of the extension that the tool requires, as SQL writes it; `None` until the database was asked.
+    pub(crate) extension_schema: Option<String>,
     /// Whether every part could be parsed. If not, a part that is absent may only be invalid.
     pub(crate) whole: bool,
 }
@@ -235,7 +237,16 @@ impl<'s> Parser<'s, '_> {
                 }
             }
         }
-        ParsedTool { source: self.source, version: version.to_owned(), span, label: self.label.take(), tool, whole }
+        let label = self.label.take();
+        ParsedTool {
+            source: self.source,
+            version: version.to_owned(),
+            span,
+            label,
+            tool,
+            extension_schema: None,
+            whole,
+        }
     }
 
     /// The tables of an array of tables.

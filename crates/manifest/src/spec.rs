@@ -27,6 +27,8 @@ pub struct ToolCatalog {
     pub instructions: Vec<String>,
     /// Valid declarations that are probably mistakes.
     pub warnings: Vec<Diagnostic>,
+    /// The tools whose requirements the database does not meet, with what is missing.
+    pub left_out: Vec<Diagnostic>,
     /// The tools that do not fit the database.
     pub outdated: Vec<OutdatedTool>,
     /// Every mistake in declarations that do not fit the database, sorted by file and position.

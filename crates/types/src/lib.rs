@@ -72,7 +72,7 @@ pub use safe_numbers::{NumberFields, is_plain_integer, is_safe_decimal, is_safe_
 pub use secret::Secret;
 pub use statement::{
     Column, CompositeField, ConditionShape, DescribeError, DescribeStatement, PgType, Privilege, ReferencedObjects,
-    RemotePart, Scalar, StatementShape, TableAccess, TypeKind,
+    RemotePart, Requirements, RequirementsCheck, Scalar, StatementShape, TableAccess, TypeKind,
 };
 pub use strict_json::{StrictJsonError, check_strict_json};
 pub use tier::{ApprovalRule, MAX_WRITE_REASON_CHARS, REASON, ReasonRule, Tier};

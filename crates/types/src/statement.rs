@@ -225,6 +225,26 @@ pub struct ConditionShape {
     pub refused_functions: Vec<(String, String)>,
 }
 
+/// What a tool requires besides the objects that its statements name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Requirements {
+    /// An extension of this name in the database.
+    pub extension: Option<String>,
+    /// A role whose privileges the login of the tool has.
+    pub role: Option<String>,
+}
+
+/// Whether a database meets [`Requirements`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequirementsCheck {
+    Met {
+        /// The schema of the extension, as SQL writes it.
+        extension_schema: Option<String>,
+    },
+    /// What is missing, and the statement that adds it, as a part of a sentence.
+    Missing(String),
+}
+
 /// Something that can describe a statement without running it.
 pub trait DescribeStatement {
     /// Prepares `sql` (extended protocol: one statement only) and describes it. Nothing is executed.
@@ -236,6 +256,12 @@ pub trait DescribeStatement {
         sql: &str,
         param_types: &[u32],
     ) -> impl Future<Output = Result<StatementShape, DescribeError>> + Send;
+
+    /// Checks what a tool that reads requires.
+    fn check_requirements(
+        &self,
+        requirements: &Requirements,
+    ) -> impl Future<Output = Result<RequirementsCheck, DescribeError>> + Send;
 
     /// Describes a condition, and finds the functions in it that a condition must not call: functions with side
     /// effects, and functions that may read tables.

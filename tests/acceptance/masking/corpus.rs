@@ -214,6 +214,11 @@ pub(super) const REVEALING: &[&str] = &[
     "select histogram_bounds from pg_catalog.pg_stats",
     "select * from pg_stats_ext",
     "select * from pg_statistic",
+    // The statements of others.
+    "select query from pg_stat_activity",
+    "select count(*) from pg_stat_activity where query like '%a%'",
+    "select pg_stat_get_backend_activity(1)",
+    "select 1 limit length(pg_stat_get_backend_activity(1))",
     "explain select * from shop.customers where email like 'a%'",
     "explain (analyze) select * from shop.customers where email like 'a%'",
     "explain (analyze, verbose) select email from shop.customers",

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use ledger::read::{Reader, SearchPath, UntrustedSchema};
 use ledger::{ConnectOptions, Ledger, LoginSetting, ReadLogDetail, ReaderRoleError, SchemaError, WatchedTables};
-use manifest::{DeclaredTool, Diagnostic, Diagnostics, ServerNames, Source, ToolCatalog};
+use manifest::{Access, DeclaredTool, Diagnostic, Diagnostics, ServerNames, Source, ToolCatalog};
 use mcp::Elicitation;
 use tools::{
     Activity, ConsoleLinks, LedgerScrape, LiveRegistry, MaskPolicy, Metrics, Profile, ProfileToolsets, READS_ONLY,
@@ -187,8 +187,11 @@ impl ToolBuilder {
         let all = Toolset::new(&self.services, &catalog, &tools::native::executors()?)?;
         let toolsets = ProfileToolsets::new(&all, &self::profiles(settings), database.name());
         check_caller_roles(&self.services, settings, database).await?;
-        let has_nothing =
-            |own: &&ProfileConfig| toolsets.get(&own.profile.name).is_some_and(|tools| tools.has_nothing());
+        let left_out: Vec<&str> = catalog.left_out.iter().filter_map(|tool| tool.tool.as_deref()).collect();
+        let has_nothing = |own: &&ProfileConfig| {
+            toolsets.get(&own.profile.name).is_some_and(|tools| tools.has_nothing())
+                && !left_out.iter().any(|tool| own.profile.includes(tool, Access::Read))
+        };
         let empty: Vec<_> = profiles.iter().filter(has_nothing).map(ProfileConfig::empty).collect();
         if !empty.is_empty() {
             return Err(tool_catalog::profile_error(empty));
@@ -196,9 +199,9 @@ impl ToolBuilder {
         let used = catalog.tools.iter().flat_map(|tool| tool.tables());
         let watched = WatchedTables {
             tables: used.map(|table| (table.schema.clone(), table.table.clone())).collect(),
-            all: !catalog.misfits.is_empty(),
+            all: !catalog.misfits.is_empty() || !catalog.left_out.is_empty(),
         };
-        Ok(BuiltTools { toolsets, misfits: catalog.misfits, watched })
+        Ok(BuiltTools { toolsets, left_out: catalog.left_out, misfits: catalog.misfits, watched })
     }
 }
 
@@ -265,6 +268,8 @@ fn missing_for(error: SchemaError, needing: &[&str]) -> anyhow::Error {
 /// The tools that fit the database.
 pub(crate) struct BuiltTools {
     pub(crate) toolsets: ProfileToolsets,
+    /// What the tools lack that are left out.
+    pub(crate) left_out: Vec<Diagnostic>,
     /// Why the other tools and notes do not fit.
     pub(crate) misfits: Vec<Diagnostic>,
     /// The tables that the tools depend on.
@@ -272,7 +277,10 @@ pub(crate) struct BuiltTools {
 }
 
 impl BuiltTools {
-    pub(crate) fn log_misfits(&self) {
+    pub(crate) fn log_missing(&self) {
+        for missing in &self.left_out {
+            tracing::warn!("left out: {missing}");
+        }
         for mistake in &self.misfits {
             tracing::error!("does not fit the database: {mistake}");
         }

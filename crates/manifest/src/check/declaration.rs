@@ -5,7 +5,7 @@ use types::{REASON, Tier};
 
 use super::is_name;
 use crate::Diagnostics;
-use crate::file::ToolDeclaration;
+use crate::file::{RequirementsDeclaration, ToolDeclaration};
 use crate::parse::ParsedTool;
 use crate::summary::Summary;
 
@@ -36,6 +36,21 @@ pub(super) fn check(
     if tool.is(false) {
         only_for_writes(parsed, tool, diagnostics);
     }
+    requires(parsed, tool, diagnostics);
+}
+
+fn requires(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
+    let Some(requires) = &tool.requires else { return };
+    let RequirementsDeclaration { extension, role } = requires.get_ref();
+    let message = match [extension, role] {
+        _ if tool.is(true) => "a write that is sometimes left out surprises its caller: requires is for reads",
+        [None, None] => "requires names an extension, a role, or both: requires = { role = \"pg_monitor\" }",
+        names if names.into_iter().flatten().any(String::is_empty) => {
+            "the extension or role that it requires has no name"
+        }
+        _ => return,
+    };
+    diagnostics.0.push(parsed.diagnostic(requires.span(), message));
 }
 
 fn access(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {

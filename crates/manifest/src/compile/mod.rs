@@ -9,7 +9,9 @@ use types::DescribeStatement;
 
 use crate::missing_privileges::MissingPrivileges;
 use crate::parse::{ParsedManifest, ParsedTool, parse};
-use crate::{DeclaredTool, Diagnostic, Diagnostics, OutdatedTool, Source, ToolCatalog, check, infer, notes, policy};
+use crate::{
+    DeclaredTool, Diagnostic, Diagnostics, OutdatedTool, Source, ToolCatalog, check, infer, notes, policy, requirements,
+};
 
 /// The names of a server that do not come from manifests.
 #[derive(Debug, Clone, Copy)]
@@ -76,14 +78,16 @@ pub async fn compile_fitting(
     let mut of_files = Diagnostics::default();
     let manifest = parse_all(sources, server, &mut of_files);
     let declared_tools = declared_tools(&manifest);
-    let ParsedManifest { tools: parsed_tools, notes: declared, builtin, instructions } = manifest;
+    let ParsedManifest { tools: mut parsed_tools, notes: declared, builtin, instructions } = manifest;
     let builtin = check::builtin(&builtin, server.builtin, &mut of_files);
     let instructions = check::instructions(&instructions, &mut of_files);
 
     let mut misfits = Diagnostics::default();
     let mut inferred = Vec::with_capacity(parsed_tools.len());
     let mut denied = MissingPrivileges::default();
-    let mut reachable = true;
+    let left_out = requirements::leave_out(&mut parsed_tools, database, &mut misfits).await;
+    let mut reachable = left_out.is_ok();
+    let left_out = left_out.unwrap_or_default();
     for parsed in &parsed_tools {
         let statements =
             if reachable { infer::infer(parsed, database, &mut misfits, &mut denied).await } else { Ok(None) };
@@ -149,6 +153,7 @@ pub async fn compile_fitting(
         builtin,
         instructions,
         warnings,
+        left_out,
         outdated,
         misfits,
         ..ToolCatalog::default()

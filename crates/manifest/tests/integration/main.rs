@@ -4,5 +4,6 @@ mod agreement;
 mod compile;
 mod diagnostics;
 mod notes;
+mod requirements;
 mod set_clause;
 mod support;

@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
-use types::{Column, ConditionShape, DescribeError, DescribeStatement, ReferencedObjects, RemotePart, StatementShape};
+use types::{
+    Column, ConditionShape, DescribeError, DescribeStatement, ReferencedObjects, RemotePart, Requirements,
+    RequirementsCheck, StatementShape,
+};
 
 use crate::client::error::{Error, ServerError};
 use crate::client::session::{PipelineStatement, Session, StatementResult};
@@ -59,6 +62,20 @@ const REFUSED_IN_CONDITIONS_SQL: &str = concat!(
     order by 1, 2"
 );
 
+/// What is missing of extension $1 and role $2 (either may be NULL) for login $3, by default the session's; and the
+/// schema of the extension.
+const REQUIREMENTS_SQL: &str = "\
+select case \
+    when e.oid is null and $1::text is not null \
+        then pg_catalog.format('the database lacks the extension %s (create extension %I)', $1, $1) \
+    when $2::text is not null and not exists (select from pg_catalog.pg_roles r, pg_catalog.pg_roles u \
+            where r.rolname = $2 and u.rolname = l.name and pg_catalog.pg_has_role(u.oid, r.oid, 'usage')) \
+        then pg_catalog.format('the login %s lacks the role %s (grant %I to %I)', l.name, $2, $2, l.name) end, \
+    pg_catalog.quote_ident(n.nspname) \
+from (select coalesce($3::text, current_user) as name) l \
+left join pg_catalog.pg_extension e on e.extname = $1 \
+left join pg_catalog.pg_namespace n on n.oid = e.extnamespace";
+
 struct Described {
     shape: StatementShape,
     /// The names of the functions that the plan shows.
@@ -70,6 +87,10 @@ impl DescribeStatement for WriterPool {
         self.describe_again(sql, param_types).await.map(|described| described.shape)
     }
 
+    async fn check_requirements(&self, requirements: &Requirements) -> Result<RequirementsCheck, DescribeError> {
+        self.check_requirements_of(requirements, None).await
+    }
+
     async fn describe_condition(&self, sql: &str, param_types: &[u32]) -> Result<ConditionShape, DescribeError> {
         let Described { shape, functions } = self.describe_again(sql, param_types).await?;
         let refused = self.refused_in_conditions(functions).await;
@@ -79,6 +100,22 @@ impl DescribeStatement for WriterPool {
 }
 
 impl WriterPool {
+    /// Checks what a tool requires whose statements this login runs; `None`: the login of the pool.
+    pub async fn check_requirements_of(
+        &self,
+        requirements: &Requirements,
+        login: Option<&str>,
+    ) -> Result<RequirementsCheck, DescribeError> {
+        let Requirements { extension, role } = requirements;
+        let params = [extension.clone(), role.clone(), login.map(str::to_owned)];
+        let answer = self.run_one(REQUIREMENTS_SQL, &params, Instant::now() + DESCRIBE_DEADLINE).await;
+        let answer = answer.map_err(|error| DescribeError::Unavailable(error.to_string()))?;
+        let no_answer =
+            || DescribeError::Unavailable("the catalog gave no answer about extensions and roles".to_owned());
+        let [missing, extension_schema] = answer.into_row().ok_or_else(no_answer)?;
+        Ok(missing.map_or(RequirementsCheck::Met { extension_schema }, RequirementsCheck::Missing))
+    }
+
     async fn refused_in_conditions(&self, functions: BTreeSet<String>) -> Result<Vec<(String, String)>, Error> {
         if functions.is_empty() {
             return Ok(Vec::new());

@@ -52,6 +52,9 @@ async fn one(arguments: &CheckArgs, database: &DatabaseSettings, settings: &Sett
     let tell = |text: &str| print_lines(listing::sentence(text, width()));
     print_lines(listing::lines(&catalog, width()));
     tell(&summary(&catalog));
+    for missing in &catalog.left_out {
+        tell(&format!("left out: {missing}"));
+    }
     for warning in &catalog.warnings {
         tell(&format!("warning: {warning}"));
     }

@@ -215,8 +215,8 @@ impl DatabaseStart {
         let Prepared { builder, manifests, tools: built, keys } = prepared;
         let Self { server, index, first: own, target, .. } = self;
         let (live, services) = (server.registry.database(index), builder.services.clone());
-        built.log_misfits();
-        let BuiltTools { toolsets, misfits, watched } = built;
+        built.log_missing();
+        let BuiltTools { toolsets, left_out, misfits, watched } = built;
         let tools = toolsets.get(&settings.profile).map_or(0, |tools| tools.infos().count());
         live.open(toolsets, services.clone());
         let (activity, mut proposal_worker) = (&services.activity, None);
@@ -242,7 +242,7 @@ impl DatabaseStart {
             target,
         };
         tokio::spawn(announcement.log(server.clone()));
-        let compiled = CompiledState { manifests, misfits, watched, version: None };
+        let compiled = CompiledState { manifests, left_out, misfits, watched, version: None };
         server.serve_changes(activity, DatabaseReloader::new(server.clone(), live.clone(), own, builder, compiled));
         Ok(RunningDatabase { proposal_worker, read_log, services })
     }

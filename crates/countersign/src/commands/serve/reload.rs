@@ -108,6 +108,7 @@ struct ReloaderState {
 /// The inputs of the served tools.
 pub(super) struct CompiledState {
     pub(super) manifests: Vec<Source>,
+    pub(super) left_out: Vec<Diagnostic>,
     pub(super) misfits: Vec<Diagnostic>,
     pub(super) watched: WatchedTables,
     /// The version of the watched tables before the tools were compiled; `None` if unknown, as after the start. Then
@@ -125,7 +126,7 @@ struct CompiledChange {
 
 impl CompiledChange {
     fn serve(mut self) {
-        self.built.log_misfits();
+        self.built.log_missing();
         self.state.compiled.manifests = self.manifests;
         self.state.serve(self.built, self.version);
     }
@@ -186,6 +187,9 @@ impl ReloaderState {
         let own = settings.of_database(&self.first);
         match self.compile(&self.compiled.manifests, &settings, own).await {
             Ok((built, current)) => {
+                for missing in built.left_out.iter().filter(|missing| !self.compiled.left_out.contains(missing)) {
+                    tracing::warn!("left out: {missing}");
+                }
                 for mistake in built.misfits.iter().filter(|mistake| !self.compiled.misfits.contains(mistake)) {
                     tracing::error!("does not fit the database any more: {mistake}");
                 }
@@ -263,12 +267,12 @@ impl ReloaderState {
     }
 
     fn serve(&mut self, built: BuiltTools, version: Option<CatalogVersion>) {
-        let BuiltTools { toolsets, misfits, watched } = built;
+        let BuiltTools { toolsets, left_out, misfits, watched } = built;
         self.live.replace(toolsets);
         // Idle sessions have prepared statements of the old tools, so they are discarded.
         self.builder.services.ledger.forget_idle_sessions();
-        self.compiled =
-            CompiledState { manifests: std::mem::take(&mut self.compiled.manifests), misfits, watched, version };
+        let manifests = std::mem::take(&mut self.compiled.manifests);
+        self.compiled = CompiledState { manifests, left_out, misfits, watched, version };
     }
 }
 

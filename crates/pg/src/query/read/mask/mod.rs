@@ -35,6 +35,15 @@ const RULES_SQL: &str = include_str!("rules.sql");
 
 const GENERATED_SQL: &str = include_str!("generated.sql");
 
+/// The functions behind `pg_stat_activity`, `pg_stat_statements` and similar views, which return the texts of
+/// statements. No caller with masks reads them, not even by the tools of manifests: only their views are known, whose
+/// columns have no masks.
+const STATEMENT_TEXTS: [&str; 3] = ["pg_stat_get_activity", "pg_stat_get_backend_activity", "pg_stat_statements"];
+
+fn is_statement_text(function: &str) -> bool {
+    STATEMENT_TEXTS.contains(&function)
+}
+
 impl MaskError {
     /// `usage` is the end of a sentence.
     fn used(masked: &ColumnMask, usage: &str) -> Self {
@@ -55,6 +64,12 @@ impl MaskError {
 
     fn statistics(relation: &str) -> Self {
         Self::new(format_args!("{relation} has values of masked columns: it may not be read"))
+    }
+
+    fn statements(function: &str) -> Self {
+        Self::new(format_args!(
+            "{function} shows the statements of others, with values of masked columns in them: it may not be called"
+        ))
     }
 
     fn function(schema: &str, name: &str) -> Self {
@@ -217,6 +232,9 @@ impl Masking {
     ) -> Result<ColumnMasks, ReadError> {
         let answer = answer.ok_or_else(MaskError::no_catalog)?;
         let relations = MaskedRelations::parse(answer, &self.masks)?;
+        if let Some(call) = plan.and_then(|plan| called(plan).into_iter().find(|call| is_statement_text(&call.name))) {
+            return Err(MaskError::statements(&call.name).into());
+        }
         if !self.is_declared {
             self.check_rules(session, &relations.rules).await?;
             self.check_functions(session, sql, plan.ok_or_else(MaskError::no_plan)?).await?;
@@ -247,6 +265,9 @@ impl Masking {
         let calls: BTreeSet<FunctionCall> =
             called(plan).into_iter().filter(|call| call.schema.as_deref() != Some("pg_catalog")).collect();
         let mentioned = mentioned_names(sql);
+        if let Some(name) = mentioned.iter().find(|name| is_statement_text(name)) {
+            return Err(MaskError::statements(name).into());
+        }
         let names: BTreeSet<String> = calls.iter().map(|call| call.name.clone()).chain(mentioned.clone()).collect();
         let names = Vec::from_iter(names);
         if let Some(forbidden) = forbidden(session, &names).await? {
