@@ -2,6 +2,7 @@
 //! statement of an agent, and no statement changes it.
 
 mod attacks;
+mod beside;
 mod claims;
 mod proposals;
 mod recipes;
@@ -105,14 +106,21 @@ struct Crm {
 impl Crm {
     /// `oauth` are more keys of `[oauth]`, `top` more keys of the file.
     async fn new(top: &str, oauth: &str) -> Self {
-        let (db, key, folder) = (crm().await, SigningKey::new("first"), ConfigDir::new());
+        let db = crm().await;
+        let url = db.writer_url();
+        Self::through(db, &url, top, oauth).await
+    }
+
+    /// The server reaches the database at this connection string.
+    async fn through(db: Database, url: &str, top: &str, oauth: &str) -> Self {
+        let (key, folder) = (SigningKey::new("first"), ConfigDir::new());
         let issuer = KeyServer::start(&[&key]).await;
         let manifest = folder.write("crm.toml", MANIFEST);
         let config = format!(
             "log = \"info\"\nmanifests = [{manifest:?}]\ndatabase_url = {:?}\n{top}\n\
              [http]\npublic_url = \"https://mcp.example.com\"\n\
              [oauth]\nissuer = {:?}\nscopes = {{ \"cs:admin\" = \"admin\" }}\n{oauth}\n",
-            db.writer_url(),
+            url,
             issuer.issuer()
         );
         let mut command = folder.command(&config);

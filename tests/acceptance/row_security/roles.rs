@@ -6,7 +6,7 @@ use testkit::{ConfigDir, Database, Proxy, Server, run};
 
 use super::{Crm, DEALS, MANIFEST, command_with_role, crm, ids, ids_of};
 
-const ROLES: &str = "role_claim = \"db_role\"\nroles = [\"app_eu\", \"app_us\"]";
+pub(super) const ROLES: &str = "role_claim = \"db_role\"\nroles = [\"app_eu\", \"app_us\"]";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_names_the_role_of_its_reads_and_writes() {
