@@ -9,7 +9,7 @@ use ledger::proposals::Proposals;
 use ledger::{Freezes, Ledger, SchemaError};
 use review::RecordReader;
 use tokio::sync::OnceCell;
-use types::{DatabaseLabel, Failure, MaskKey, MaskedColumn};
+use types::{DatabaseLabel, ErrorCode, Failure, MaskKey, MaskedColumn};
 
 use crate::health::HealthCheck;
 
@@ -78,7 +78,11 @@ pub enum DatabaseError {
 impl DatabaseError {
     /// Whether the database could not be asked. It may answer later.
     pub(crate) const fn is_silence(&self) -> bool {
-        matches!(self, Self::Ledger(SchemaError::Database(_)) | Self::Database(_) | Self::Timeout)
+        match self {
+            Self::Ledger(SchemaError::Database(_)) | Self::Database(_) | Self::Timeout => true,
+            Self::Refused(failure) => matches!(failure.code, ErrorCode::DbError | ErrorCode::DatabaseUnavailable),
+            _ => false,
+        }
     }
 }
 

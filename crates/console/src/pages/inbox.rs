@@ -139,10 +139,8 @@ pub(crate) async fn find(
     if answers.iter().any(|answer| matches!(answer, Ok(None))) {
         return Err(to_login(&uri).into());
     }
-    match answers.into_iter().find_map(Result::err) {
-        Some(error) => Err(error.into()),
-        None => Err(not_found().into()),
-    }
+    let error = answers.into_iter().find_map(Result::err);
+    Err(error.map_or_else(|| not_found().into(), Into::into))
 }
 
 /// The person in a database, and what it answers; `None` if they are not logged in there.
@@ -175,10 +173,7 @@ async fn ask_each<'a, T, F: Future<Output = Result<T, Failure>>>(
     if answers.iter().any(Result::is_ok) {
         return Err(to_login(uri).into());
     }
-    match answers.into_iter().find_map(Result::err) {
-        Some(error) => Err(error.into()),
-        None => Ok(Vec::new()),
-    }
+    answers.into_iter().find_map(Result::err).map_or_else(|| Ok(Vec::new()), |error| Err(error.into()))
 }
 
 async fn proposals(database: &ConsoleDatabase) -> Result<Proposals, Failure> {
