@@ -175,24 +175,80 @@ async fn a_write_that_reaches_a_foreign_table_in_another_way_is_rolled_back_on_b
     assert_eq!(db.value("select count(*) from shop.here").await, "2");
 }
 
+/// `shop.here` is a table of Citus on this node, `shop.there` one on another node, and `shop.copied` has a trigger that
+/// writes the latter.
+const DISTRIBUTED: &str = "
+create schema shop; create table shop.here (id int, note text); create table shop.there (id int, note text); create table shop.copied (id int, note text);
+create function shop.copy() returns trigger language plpgsql as $$ begin insert into shop.there values (new.id, new.note); return new; end $$;
+create trigger copy after insert on shop.copied for each row execute function shop.copy();
+grant usage on schema shop to public; grant all on all tables in schema shop to public;
+insert into pg_dist_partition values ('shop.here', 'n'), ('shop.there', 'h');
+insert into pg_dist_shard values ('shop.here', 1), ('shop.there', 2);
+insert into pg_dist_placement values (1, 1, 0), (2, 2, 1)";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_to_a_table_of_citus_on_another_node_is_refused() {
     // DI-2: a table whose only placement is on this node is written here.
     let db = lone_database().await;
     db.run(CITUS).await;
-    db.run(
-        "create schema shop; create table shop.here (id int, note text); create table shop.there (id int, note text); \
-         grant usage on schema shop to public; grant all on all tables in schema shop to public; \
-         insert into pg_dist_partition values ('shop.here', 'n'), ('shop.there', 'h'); \
-         insert into pg_dist_shard values ('shop.here', 1), ('shop.there', 2); \
-         insert into pg_dist_placement values (1, 1, 0), (2, 2, 1)",
-    )
-    .await;
-    let tools = ["here", "there"].map(add).concat();
+    db.run(DISTRIBUTED).await;
+    let tools = ["here", "copied"].map(add).concat();
     let server = TestManifest::new(&tools).serve(&db).await;
     server.succeed("add_here", json!({"id": 1})).await;
-    let refused = server.fail("add_there", json!({"id": 1}), "not_permitted").await;
+    let refused = server.fail("add_copied", json!({"id": 1}), "not_permitted").await;
     let message = refused["message"].as_str().unwrap();
     assert!(message.contains("the write changes shop.there, a table of Citus with rows on other nodes"), "{message}");
-    assert_eq!(db.value("select count(*) from shop.there").await, "0");
+    assert_eq!(db.value("select (select count(*) from shop.there) + (select count(*) from shop.copied)").await, "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_names_the_table_of_citus_that_a_tool_writes() {
+    // DI-12: by the locks of planning, since the plan of Citus has the names of shards, or none.
+    let db = lone_database().await;
+    db.run(CITUS).await;
+    db.run(DISTRIBUTED).await;
+    let error = TestManifest::new(&["here", "there"].map(add).concat()).compile_error(&db).await;
+    assert!(
+        error.contains("add_there") && error.contains("writes shop.there, a table of Citus with rows on other nodes"),
+        "{error}"
+    );
+    assert!(!error.contains("add_here"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_whose_rows_citus_changes_elsewhere_is_not_tracked() {
+    // DI-9: citus.enable_unsafe_triggers lets Citus take the triggers.
+    let db = lone_database().await;
+    db.run(CITUS).await;
+    db.run(DISTRIBUTED).await;
+    for arguments in [&["track", "shop.there"][..], &["track", "--schema", "shop"]] {
+        let (said, succeeded) = run(&db.url(), arguments).await;
+        assert!(
+            !succeeded && said.contains("shop.there is a table of Citus") && said.contains("every write would fail"),
+            "{said}"
+        );
+    }
+    succeed(&db.url(), &["track", "shop.here"]).await;
+    // A table with all of its shards on this node is changed in its shards as well.
+    db.run("update pg_dist_placement set groupid = 0").await;
+    let (said, _) = run(&db.url(), &["track", "shop.there"]).await;
+    assert!(said.contains("shop.there is a table of Citus"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_another_server_refuses_can_be_tried_again() {
+    // DI-8: class 08, for a read and for a write, which was rolled back.
+    let db = database().await;
+    db.run(FOREIGN).await;
+    db.run("alter server loop options (set port '1')").await;
+    let tool = add("here").replace("values ($1, 'x')", "select $1, min(note) from shop.there");
+    let server = TestManifest::new(&tool).serve(&db).await;
+    let read = server.fail("query_database", json!({"query": "select count(*) from shop.there"}), "sql_error").await;
+    let write = server.fail("add_here", json!({"id": 1, "idempotency_key": "k"}), "sql_error").await;
+    for error in [read, write] {
+        assert_eq!((&error["sqlstate"], &error["retryable"]), (&json!("08001"), &json!(true)), "{error}");
+    }
+    db.run("do $$ begin execute format('alter server loop options (set port %L)', current_setting('port')); end $$")
+        .await;
+    server.succeed("add_here", json!({"id": 1, "idempotency_key": "k"})).await;
 }

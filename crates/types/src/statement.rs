@@ -171,6 +171,8 @@ pub enum ReferencedObjects {
 pub enum RemotePart {
     /// Citus executes it on the nodes of its cluster. The plan need not show what happens there.
     Distributed,
+    /// It writes to this table, whose rows Citus keeps on other nodes.
+    DistributedTable { schema: String, table: String },
     /// It writes to a foreign table, or to a table that has a foreign table among its partitions.
     ForeignTable { schema: String, table: String },
 }

@@ -1,8 +1,24 @@
-//! Revokes functions of Citus that act on other nodes, outside of the transaction that calls them. Citus grants them
-//! to PUBLIC, so a login that may only read could write with them.
+//! Citus: revokes its functions that act on other nodes, outside of the transaction that calls them, and finds its
+//! tables, which cannot be tracked. Citus grants the functions to PUBLIC, so a login that may only read could write with
+//! them.
 
 use super::Setup;
+use super::tables::Table;
 use crate::setup::schema::SchemaError;
+
+/// Whether the database has Citus.
+const IS_THERE_SQL: &str = "select 1::text where to_regclass('pg_catalog.pg_dist_partition') is not null";
+
+/// The table, or one of its partitions, if Citus changes its rows in shards: it is distributed, or has copies on other
+/// nodes.
+const SHARDED_SQL: &str = "\
+select min(t.oid::regclass::text) \
+from (select $1::oid union select p.relid from pg_partition_tree($1::oid::regclass) p) t (oid) \
+join pg_dist_partition d on d.logicalrelid::oid = t.oid \
+where d.partmethod <> 'n' or exists ( \
+    select from pg_dist_shard s join pg_dist_placement p on p.shardid = s.shardid \
+    where s.logicalrelid::oid = t.oid and p.groupid <> (select g.groupid from pg_dist_local_group g)) \
+having count(*) > 0";
 
 /// The functions that PUBLIC may execute, by name and arguments, and whether this login may revoke that. It excludes
 /// functions that Citus itself calls for writes of ordinary logins (`lock_shard_resources`).
@@ -47,5 +63,20 @@ impl Setup {
             "the workers of Citus have these functions as well: revoke them there (docs/setup/databases.md)".to_owned(),
         );
         Ok(())
+    }
+
+    /// Refuses to track a table of Citus. With `citus.enable_unsafe_triggers` it takes the triggers, which then run on
+    /// shards and other nodes, where the ledger is not: every write would fail.
+    pub(super) async fn refuse_sharded(&mut self, table: &Table) -> Result<(), SchemaError> {
+        if self.rows::<1>(IS_THERE_SQL, &[]).await?.is_empty() {
+            return Ok(());
+        }
+        match self.rows::<1>(SHARDED_SQL, &[Some(table.oid.clone())]).await?.concat().first() {
+            None => Ok(()),
+            Some(sharded) => Err(SchemaError::Tracking(format!(
+                "{sharded} is a table of Citus, which changes its rows in shards or on other nodes: triggers that record them \
+                 would run there, where the ledger is not, and every write would fail. Track tables of this database only"
+            ))),
+        }
     }
 }

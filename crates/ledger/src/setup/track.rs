@@ -173,6 +173,7 @@ impl Setup {
         }
         let mut calls = Vec::new();
         for table in tables {
+            self.refuse_sharded(&table).await?;
             calls.push((self.columns(&table).await?.chosen(&table, options)?, table));
         }
         unknown_columns(options, &calls)?;

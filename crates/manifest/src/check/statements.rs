@@ -68,6 +68,9 @@ fn remote_parts(
                 RemotePart::ForeignTable { schema, table } => {
                     format!("writes {schema}.{table}, a foreign table, whose rows are in another database")
                 }
+                RemotePart::DistributedTable { schema, table } => {
+                    format!("writes {schema}.{table}, a table of Citus with rows on other nodes")
+                }
                 RemotePart::Distributed => "is carried out by Citus on other nodes".to_owned(),
             };
             let message = format!(

@@ -16,6 +16,7 @@ use types::{
 };
 
 use crate::client::error::{Error, ServerError};
+use crate::client::session::pooler_transaction::setting;
 use crate::client::session::{PipelineStatement, Session, StatementResult};
 use crate::client::wire::FieldDescription;
 use crate::query::columns;
@@ -29,6 +30,20 @@ use crate::query::writer_pool::WriterPool;
 const DESCRIBE_DEADLINE: Duration = Duration::from_secs(30);
 
 const DESCRIBED: &str = "countersign_described";
+
+const HAS_CITUS_SQL: &str = "select 1 where pg_catalog.to_regclass('pg_catalog.pg_dist_partition') is not null";
+
+/// The tables of Citus with rows on other nodes that this transaction has locked as a statement that writes does.
+const DISTRIBUTED_TABLES_SQL: &str = "\
+select n.nspname, c.relname from pg_catalog.pg_locks l \
+join pg_catalog.pg_class c on c.oid operator(pg_catalog.=) l.relation \
+join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace \
+where l.pid operator(pg_catalog.=) pg_catalog.pg_backend_pid() and l.locktype operator(pg_catalog.=) 'relation' and l.granted \
+  and l.mode operator(pg_catalog.=) 'RowExclusiveLock' \
+  and exists (select from pg_catalog.pg_dist_shard s join pg_catalog.pg_dist_placement p on p.shardid operator(pg_catalog.=) s.shardid \
+              where s.logicalrelid::pg_catalog.oid operator(pg_catalog.=) c.oid \
+              and p.groupid operator(pg_catalog.<>) (select g.groupid from pg_catalog.pg_dist_local_group g)) \
+order by 1, 2";
 
 /// The foreign tables among the tables of $1 (schemas) and $2 (names), and among their partitions and child tables.
 const FOREIGN_TABLES_SQL: &str = "\
@@ -213,7 +228,8 @@ async fn ask_here(
                 position: None,
             }),
             planned => {
-                let referenced_objects = with_foreign_tables(session, planned.referenced_objects()).await?;
+                let referenced_objects =
+                    with_remote_tables(session, planned.referenced_objects(), params.len()).await?;
                 let shape = StatementShape { params, columns: None, key: Vec::new(), referenced_objects };
                 Ok(Described { shape, functions })
             }
@@ -227,15 +243,16 @@ async fn ask_here(
         }
     }
     let key = key(&columns, &raw_columns, &sources);
-    let referenced_objects = with_foreign_tables(session, planned.referenced_objects()).await?;
+    let referenced_objects = with_remote_tables(session, planned.referenced_objects(), params.len()).await?;
     let shape = StatementShape { params, columns: Some(columns), key, referenced_objects };
     Ok(Ok(Described { shape, functions }))
 }
 
-/// Adds the foreign tables that the statement writes to.
-async fn with_foreign_tables(
+/// Adds the tables of other servers that the statement writes to: foreign tables, and tables of Citus.
+async fn with_remote_tables(
     session: &mut Session,
     mut objects: ReferencedObjects,
+    param_count: usize,
 ) -> Result<ReferencedObjects, Error> {
     if let ReferencedObjects::Planned { tables, remote, .. } = &mut objects {
         let written = || tables.iter().filter(|table| table.written);
@@ -249,8 +266,40 @@ async fn with_foreign_tables(
                 }
             }
         }
+        let is_distributed = remote.contains(&RemotePart::Distributed);
+        if (is_distributed || written().next().is_some()) && !session.rows(HAS_CITUS_SQL, &[]).await?.is_empty() {
+            let found = distributed_tables(session, param_count).await?;
+            if !found.is_empty() {
+                remote.retain(|part| *part != RemotePart::Distributed);
+                remote.extend(found);
+            }
+        }
     }
     Ok(objects)
+}
+
+/// The tables of Citus with rows on other nodes that the described statement writes to. Its plan has the names of shards,
+/// or none; but planning locks the tables.
+async fn distributed_tables(session: &mut Session, param_count: usize) -> Result<Vec<RemotePart>, Error> {
+    let explain = PlanParameters::AnyValues(param_count).explain(DESCRIBED, false);
+    let (begin, end) = if session.is_pooled() { (SAVEPOINT, BACK_TO_SAVEPOINT) } else { ("begin", "rollback") };
+    let mode = format!("select {}", setting(&[("plan_cache_mode", "force_generic_plan")]));
+    let steps = [begin, &mode, &explain, DISTRIBUTED_TABLES_SQL, end].map(PipelineStatement::without_params);
+    let outcomes = session.run_large(&steps).await;
+    session.forget(&explain)?;
+    let outcomes = match outcomes {
+        Ok(outcomes) => outcomes,
+        Err(failed) => {
+            session.batch_execute(end).await?;
+            return Err(failed.error);
+        }
+    };
+    let rows = outcomes.into_iter().nth(3).map(|outcome| outcome.rows).unwrap_or_default();
+    let table = |row: Vec<Option<String>>| match <[Option<String>; 2]>::try_from(row) {
+        Ok([Some(schema), Some(table)]) => Some(RemotePart::DistributedTable { schema, table }),
+        _ => None,
+    };
+    Ok(rows.into_iter().filter_map(table).collect())
 }
 
 fn refused(error: ServerError) -> DescribeError {
