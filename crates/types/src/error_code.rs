@@ -18,9 +18,10 @@ pub enum ErrorCode {
     /// Do: read with SELECT, WITH, EXPLAIN, SHOW, VALUES or TABLE; write with one of the write tools.
     NotReadOnly,
     /// PostgreSQL refused the statement: see `sqlstate` (PostgreSQL manual, appendix A). An error that COMMIT
-    /// raises, as a deferred trigger may, has this code too. Retryable are serialization failures and deadlocks
-    /// (class 40; on a standby also conflicts with changes of the primary), unavailable locks (55P03), lack of
-    /// resources (53) and a server that shuts down (57, 58).
+    /// raises, as a deferred trigger may, has this code too. Retryable are lost connections, as that of a function
+    /// to another server (class 08), serialization failures and deadlocks (40; on a standby also conflicts with
+    /// changes of the primary), unavailable locks (55P03), lack of resources (53) and a server that shuts down (57,
+    /// 58): a write was rolled back, and the same call, with its `idempotency_key`, is safe.
     ///
     /// Do: read the message, the hint and the position, and correct the query. For an unknown table, column,
     /// function or type the hint has the closest existing names, for a syntax error the closest keywords. Where
@@ -122,7 +123,8 @@ pub enum ErrorCode {
     ProposalClosed,
     /// The ledger cannot be read or written (a full disk, a read-only server, a missing privilege). A write
     /// whose intent cannot be recorded is not started, and a write whose outcome cannot be recorded is rolled
-    /// back.
+    /// back. Not retryable if the ledger lacks what was acknowledged or signed, as after a failover: then nothing is
+    /// written until the operator has decided how to go on, and reads go on.
     ///
     /// Do: tell the operator if it persists; the server's log has the cause.
     DbError,

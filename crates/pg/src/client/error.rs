@@ -132,13 +132,13 @@ impl ServerError {
         self.context.is_some() && self.sqlstate == "42804"
     }
 
-    /// Whether the same statement may succeed when it is repeated: serialization failures and deadlocks (class 40), a
-    /// lock that was not available (55P03), insufficient resources (class 53), a shutdown of the server or a
-    /// cancelled query (class 57).
+    /// Whether the same statement may succeed when it is repeated: a lost connection to another server (class 08),
+    /// serialization failures and deadlocks (class 40), a lock that was not available (55P03), insufficient resources
+    /// (class 53), a shutdown of the server or a cancelled query (class 57).
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         let class = self.sqlstate.get(..2).unwrap_or_default();
-        matches!(class, "40" | "53" | "57" | "58") || self.sqlstate == "55P03"
+        matches!(class, "08" | "40" | "53" | "57" | "58") || self.sqlstate == "55P03"
     }
 }
 
@@ -216,7 +216,7 @@ impl ConnectError {
     fn is_retryable(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::TimedOut { .. } | Self::PasswordCommand { .. } => true,
-            Self::Refused { error, .. } => error.is_retryable() || error.sqlstate == PROTOCOL_VIOLATION,
+            Self::Refused { error, .. } => error.is_retryable(),
             Self::Authentication(_) | Self::DatabaseMissing(_) | Self::Pooled { .. } => false,
         }
     }
