@@ -1,7 +1,7 @@
 //! Reading from a streaming standby, and several servers of one cluster in one connection string.
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, Standby, lone_database};
+use testkit::{Database, Server, Standby, lone_database, run_countersign};
 
 /// A connection string for the reader's login on this server. The sockets of test clusters let their user in.
 pub(crate) fn reader_url(db: &Database) -> String {
@@ -99,4 +99,62 @@ async fn each_server_of_a_list_is_used_by_its_role_and_a_failover_is_followed() 
     assert_eq!(second.value(texts).await, "before after");
     let records = "select string_agg(status, ' ' order by id) from countersign.mutation";
     assert_eq!(second.value(records).await, "success success");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_says_how_far_behind_its_standby_is_and_doctor_tells_of_standbys() {
+    // DI-7
+    let primary = lone_database().await;
+    let doctor = async |read_url: &str| {
+        let arguments = ["doctor", "--read-url", read_url];
+        run_countersign(&primary.url(), &arguments).await.out
+    };
+    assert!(!doctor(&reader_url(&primary)).await.contains("standbys"));
+    let standby = Standby::of(&primary, &[]).await;
+    let read_url = reader_url(&standby.database);
+    let said = doctor(&read_url).await;
+    assert!(said.contains("no commit waits for a standby (1 connected)"), "{said}");
+    assert!(said.contains("the standby of read_url shows what the primary has committed"), "{said}");
+
+    primary.run("alter system set synchronous_standby_names = '*'").await;
+    primary.run("select pg_reload_conf()").await;
+    primary.first_value("select 1 from pg_stat_replication where sync_state = 'sync'").await;
+    let said = doctor(&read_url).await;
+    assert!(said.contains("each commit waits for a standby, and 1 of 1 confirm"), "{said}");
+    // The servers' login may not see which standby confirms.
+    let said = run_countersign(&primary.writer_url(), &["doctor"]).await.out;
+    assert!(said.contains("ask as a member of pg_monitor"), "{said}");
+
+    // The replay is held back, so the standby answers with what it has.
+    let mut command = Server::command(&primary);
+    command.args(["--read-url", &read_url]);
+    let server = Server::start(command).await;
+    server.succeed("post_tweet", json!({"text": "there"})).await;
+    standby.catch_up(&primary).await;
+    standby.database.run("select pg_wal_replay_pause()").await;
+    standby.database.first_value("select 1 where pg_get_wal_replay_pause_state() = 'paused'").await;
+    server.succeed("post_tweet", json!({"text": "not there yet"})).await;
+    let is_old = "select 1 where clock_timestamp() - pg_last_xact_replay_timestamp() > interval '10 s'";
+    standby.database.first_value(is_old).await;
+    // New, known, and with rows that need a conversion.
+    for sql in ["select 1 as n", "select 1 as n", "select array['x'] as n"] {
+        let read = server.succeed("query_database", json!({"query": sql})).await;
+        assert!(read["meta"]["standby"]["behind_ms"].as_u64().unwrap() > 10_000, "{read}");
+    }
+    let said = doctor(&read_url).await;
+    assert!(said.contains("bytes of WAL behind: its newest commit is"), "{said}");
+    let write = server.succeed("post_tweet", json!({"text": "another"})).await;
+    assert!(write["meta"].get("standby").is_none(), "{write}");
+    server.close().await;
+    let server = Server::on(&primary).await;
+    let read = server.succeed("query_database", json!({"query": "select 1 as n"})).await;
+    assert!(read["meta"].get("standby").is_none(), "the primary is behind nobody: {read}");
+
+    primary.run("alter system set synchronous_standby_names = 'another'").await;
+    primary.run("select pg_reload_conf()").await;
+    primary.first_value("select 1 from pg_stat_replication where sync_state = 'async'").await;
+    let ran = run_countersign(&primary.url(), &["doctor"]).await;
+    assert!(ran.code == 1 && ran.out.contains("none that is connected confirms it: writes hang"), "{}", ran.out);
+    primary.run("alter system reset synchronous_standby_names").await;
+    primary.run("select pg_reload_conf()").await;
 }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use types::{
     CorrelationId, ErrorCode, Failure, MAX_WRITE_REASON_CHARS, Masks, NumberFields, Principal, ProposalId, REASON,
-    ReasonRule, Redaction, Rollback, Rule, Tier, ToolLimit,
+    ReasonRule, Redaction, Rollback, Rule, StandbyAge, Tier, ToolLimit,
 };
 
 use crate::call_database::CallDatabase;
@@ -318,6 +318,8 @@ pub struct ToolOutput {
     pub data: Box<RawValue>,
     /// Memory permit for `data`, kept until the client has received it; large reads only.
     pub permit: Option<ResponsePermit>,
+    /// How far behind the standby was that answered; reads only.
+    pub standby: Option<StandbyAge>,
     /// Correlation id of the write's record; writes only.
     pub correlation_id: Option<CorrelationId>,
     /// Number of rows touched; executed writes only.
@@ -339,9 +341,12 @@ pub struct ToolOutput {
 }
 
 impl ToolOutput {
-    /// Output of a read, with the memory permit for its size.
-    pub fn of_rows(data: &impl serde::Serialize, permit: Option<ResponsePermit>) -> ToolResult {
-        Self::read(data).map(|answer| Self { permit, ..answer })
+    /// Output of a read, with the memory permit for its size, and the standby that answered.
+    pub fn of_rows(
+        data: &impl serde::Serialize,
+        (permit, standby): (Option<ResponsePermit>, Option<StandbyAge>),
+    ) -> ToolResult {
+        Self::read(data).map(|answer| Self { permit, standby, ..answer })
     }
 
     /// The output of an executed write.

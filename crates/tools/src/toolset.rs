@@ -432,6 +432,7 @@ fn reply(outcome: ToolResult, meta: Meta, known: Option<&Arc<NumberFields>>) -> 
         Ok(ToolOutput {
             data,
             permit,
+            standby,
             correlation_id,
             rows_affected,
             rollback,
@@ -443,7 +444,10 @@ fn reply(outcome: ToolResult, meta: Meta, known: Option<&Arc<NumberFields>>) -> 
         }) => {
             let rollback = rollback.map(Rollback::for_clients);
             CallResult {
-                envelope: Envelope::Success { data, meta: Meta { correlation_id, rows_affected, rollback, ..meta } },
+                envelope: Envelope::Success {
+                    data,
+                    meta: Meta { standby, correlation_id, rows_affected, rollback, ..meta },
+                },
                 permit,
                 question,
                 page,

@@ -44,6 +44,9 @@ pub struct Meta {
     pub database: Option<DatabaseName>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub environment: Option<String>,
+    /// How far behind its primary the standby may have been that answered; only for reads from a standby.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standby: Option<StandbyAge>,
     /// The id of this attempt's record; only for writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<CorrelationId>,
@@ -64,11 +67,21 @@ impl Meta {
             elapsed_ms,
             database: None,
             environment: None,
+            standby: None,
             correlation_id: None,
             rows_affected: None,
             rollback: None,
         }
     }
+}
+
+/// `meta.standby`: what a standby that answered has received.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct StandbyAge {
+    /// The time since the newest commit that it shows, by the clocks of both servers. It is at most that far behind,
+    /// and less if nothing was committed since. Absent if it has replayed no commit since it was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub behind_ms: Option<u64>,
 }
 
 /// `meta.rollback`: how to undo the write. The server itself never calls these tools.

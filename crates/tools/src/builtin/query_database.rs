@@ -153,7 +153,7 @@ async fn query(queries: &QueryReader, row_format: RowFormat, given: Arguments, c
     };
     match queries.of(&call).read(&request).await {
         Ok(mut result) => {
-            let (permit, next) = (result.permit.take(), result.next.take());
+            let (permit, standby, next) = (result.permit.take(), result.standby, result.next.take());
             let number_fields = NumberFields::of_columns(&result.columns, request.format);
             let mut data = QueryData::new(result, |by| next_rows(by, next.as_ref()));
             if let Some(NextPage::After(after)) = next {
@@ -162,7 +162,7 @@ async fn query(queries: &QueryReader, row_format: RowFormat, given: Arguments, c
                 data.next = Some(NextRows { after: values.map(with_digits_as_text).collect() });
             }
             let number_fields = Some(Arc::new(number_fields));
-            ToolOutput::of_rows(&data, permit).map(|output| ToolOutput { number_fields, ..output })
+            ToolOutput::of_rows(&data, (permit, standby)).map(|output| ToolOutput { number_fields, ..output })
         }
         Err(error) => Err(queries.failure(error, &given.query, &call).await),
     }

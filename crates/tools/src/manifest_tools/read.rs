@@ -80,13 +80,15 @@ impl Tool for ManifestRead {
             }
             if self.spec.rows.is_single() {
                 return match rows.first() {
-                    Some(row) => ToolOutput::of_rows(&JsonText::from_unchecked(row.to_owned()), result.permit),
+                    Some(row) => {
+                        ToolOutput::of_rows(&JsonText::from_unchecked(row.to_owned()), (result.permit, result.standby))
+                    }
                     None => ToolOutput::read(&Map::new()),
                 };
             }
             let truncation = Truncation::new(result.truncated_by, fewer_rows);
             let page = RowsPage { row_count: rows.len(), rows: rows.into_array(), truncation };
-            ToolOutput::of_rows(&page, result.permit)
+            ToolOutput::of_rows(&page, (result.permit, result.standby))
         })
     }
 }

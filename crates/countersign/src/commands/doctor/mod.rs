@@ -6,6 +6,7 @@ mod drill;
 mod evidence;
 mod manifests;
 mod pooler;
+mod replication;
 mod roles;
 mod stuck;
 mod writes;
@@ -75,6 +76,7 @@ async fn examine(target: &ConnectOptions, database: &DatabaseSettings, settings:
         Err(finding) => return vec![finding],
     };
     findings.extend(pooler::examine(target).await);
+    findings.extend(replication::examine(&ledger.doctor(), database).await);
     if bootstrap::needing_a_ledger(settings, database, false).is_empty() && matches!(ledger.exists().await, Ok(false)) {
         findings.push(Finding::broken("ledger", READS_ONLY).into_warning());
         findings.extend(roles::own_reader(target, database).await);

@@ -75,6 +75,8 @@ pub(crate) struct Connection {
     pub(crate) transaction_status: TransactionStatus,
     exchange: Exchange,
     pub(crate) reported: Reported,
+    /// The statement whose row is kept for [`Connection::take_watched`], and that row.
+    watched: (StatementId, Option<Vec<Option<String>>>),
     /// The reason that the server gave before it closed this connection.
     fatal_error: Option<String>,
     /// Whether the connection can no longer be used.
@@ -129,6 +131,7 @@ impl Connection {
             transaction_status: TransactionStatus::Idle,
             exchange: Exchange::default(),
             reported: Reported::default(),
+            watched: Default::default(),
             fatal_error: None,
             is_broken: false,
             allow_client_encoding_change: false,

@@ -66,7 +66,8 @@ impl Reader {
                 Some(columns::resolve(&self.types, session, &raw).await?)
             }
         };
-        rows.finish(columns).map_err(too_large)
+        let standby = read_transaction::standby_age(session);
+        rows.finish(columns).map(|result| ResultSet { standby, ..result }).map_err(too_large)
     }
 
     /// Runs the text. `encode` returns the text forms of its parameters. The rows go to `output`.

@@ -45,7 +45,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio::time::error::Elapsed;
-use types::{CallerContext, Column, Mask, Masks, RowFormat};
+use types::{CallerContext, Column, Mask, Masks, RowFormat, StandbyAge};
 
 use crate::client::connect_options::ConnectOptions;
 use crate::client::error::Error;
@@ -155,6 +155,8 @@ pub struct ResultSet {
     pub masks: Vec<Option<Mask>>,
     /// The rows as JSON text: objects by column name, or arrays as long as `columns`.
     pub rows: JsonRows,
+    /// How far behind the standby was that answered, if one did.
+    pub standby: Option<StandbyAge>,
     /// The limit that left rows out, if any.
     pub truncated_by: Option<TruncatedBy>,
     /// The permit of a large answer, released when the answer is dropped.
@@ -181,7 +183,7 @@ impl ResultSet {
         let (rows, writer) = rows.finish();
         let (columns, masks) = writer.into_columns();
         let masks = masks.map(|masks| masks.columns).unwrap_or_default();
-        Self { columns, masks, rows, truncated_by, permit: None, next: None }
+        Self { columns, masks, rows, standby: None, truncated_by, permit: None, next: None }
     }
 }
 

@@ -24,6 +24,10 @@
 //! does and looks for prepared statements. It is omitted after a statement whose plan shows that it leaves nothing
 //! (see [`super::inspection::Inspection::leaves_nothing`]).
 
+use std::time::Duration;
+
+use types::StandbyAge;
+
 use crate::client::error::{Error, ServerError};
 use crate::client::session::pooler_transaction::{RESET_STATEMENTS, setting};
 use crate::client::session::{CONTEXT_SQL, ContextStatements, ROLE_SQL, Session, TransactionSettings};
@@ -47,9 +51,14 @@ select pg_catalog.convert_from(case when pg_catalog.pg_client_encoding() operato
 const SETTINGS_SQL: &str = concat!(
     "select pg_catalog.set_config('countersign.account_id', $1, true), \
             pg_catalog.set_config('statement_timeout', $2, true), pg_catalog.set_config('lock_timeout', $3, true), \
-            pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true), ",
+            pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true), \
+            pg_catalog.pg_is_in_recovery(), \
+            pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() operator(pg_catalog.-) pg_catalog.pg_last_xact_replay_timestamp()), ",
     check_client!()
 );
+
+/// The columns of [`SETTINGS_SQL`] about a standby.
+const STANDBY_COLUMNS: std::ops::Range<usize> = 4..6;
 
 /// Settings for a plan for unknown parameters with all partitions: PostgreSQL often decides which partitions it skips
 /// when a statement starts, and EXPLAIN would show only the others.
@@ -129,6 +138,7 @@ impl ReadTransaction {
         if session.is_pooled() {
             push_own(session, BEGIN)?;
             session.push_unnamed(&self.pooled_settings, &settings.params(), &[])?;
+            session.connection.watch_last();
             return Ok(session.connection.push_execute("", 0)?);
         }
         if !session.boundary_prepared {
@@ -172,9 +182,23 @@ impl ReadTransaction {
     }
 }
 
+/// How far behind the standby is that runs the transaction; `None` for a primary.
+pub(super) fn standby_age(session: &mut Session) -> Option<StandbyAge> {
+    let row = session.connection.take_watched()?;
+    match row.get(STANDBY_COLUMNS)? {
+        [Some(in_recovery), seconds] if in_recovery == "t" => {
+            let seconds: Option<f64> = seconds.as_ref().and_then(|seconds| seconds.parse().ok());
+            let age = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok());
+            Some(StandbyAge { behind_ms: age.and_then(|age| age.as_millis().try_into().ok()) })
+        }
+        _ => None,
+    }
+}
+
 /// Queues the query that fixes the mode and makes the settings. Not used through a pooler.
 pub(super) fn push_settings(session: &mut Session, settings: &TransactionSettings) -> Result<(), Error> {
     session.connection.next_statement();
+    session.connection.watch_last();
     session.connection.push_bind("", SETTINGS.name, &settings.params())?;
     Ok(session.connection.push_execute("", 0)?)
 }

@@ -97,7 +97,6 @@ impl Exchange {
         self.last
     }
 
-    #[cfg(test)]
     pub(super) fn last_statement(&self) -> StatementId {
         self.last
     }

@@ -40,6 +40,11 @@ impl Connection {
         self.exchange.next_statement()
     }
 
+    /// Keeps the row of the statement that was begun last, whatever consumes the answer.
+    pub(crate) fn watch_last(&mut self) {
+        self.watched = (self.exchange.last_statement(), None);
+    }
+
     fn push_request<E>(
         &mut self,
         kind: RequestKind,

@@ -10,6 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout_at};
 
 use super::message::{beginning, check_body, is_utf8, other_encoding, violation};
+use super::rows::owned_row;
 use super::{
     Connection, Event, HEADER_BYTES, MAX_IDLE_BYTES, READ_BYTES, TransactionStatus, closed, unanswered, within,
 };
@@ -33,12 +34,22 @@ impl Connection {
                 message => self.exchange.accept(message),
             };
             if let Some(event) = event.map_err(Error::Lost).inspect_err(|error| self.poison(error))? {
+                if let Event::Row(statement, row) = &event
+                    && *statement == self.watched.0
+                {
+                    self.watched.1 = Some(owned_row(row)?);
+                }
                 if matches!(event, Event::Ready) && self.exchange.is_copying() {
                     self.poison(&Error::Lost(violation("how many answers follow a copy is unknown")));
                 }
                 return Ok(event);
             }
         }
+    }
+
+    /// The row of the statement of [`Connection::watch_last`], if it has arrived.
+    pub(crate) fn take_watched(&mut self) -> Option<Vec<Option<String>>> {
+        self.watched.1.take()
     }
 
     /// The next message while the session starts. Notices are skipped.
