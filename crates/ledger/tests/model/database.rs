@@ -23,6 +23,14 @@ pub(crate) struct Record {
     pub(crate) was_frozen: bool,
     /// The row of its write was changed as the role of the caller, and the record was made as the login.
     pub(crate) has_rights: bool,
+    /// When its write began, its server had acknowledged writes that were missing, or the ledger said so.
+    pub(crate) follows_loss: bool,
+}
+
+impl Record {
+    pub(crate) fn is_success(self) -> bool {
+        self.outcome == Outcome::Success
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -38,6 +46,8 @@ pub(crate) struct Database {
     /// The row that all writes count up, and undos count down.
     pub(crate) row: i8,
     pub(crate) is_frozen: bool,
+    /// `countersign.loss`: a server has missed writes that it had acknowledged.
+    pub(crate) has_loss: bool,
 }
 
 impl Database {
@@ -68,6 +78,6 @@ impl Database {
     /// The attempt of a call ends without a change.
     pub(crate) fn end(&mut self, call: usize, slot: Slot, outcome: Outcome) {
         self.attempts[slot] = self.attempts[slot].filter(|owner| *owner != call);
-        self.insert(Record { call, slot, outcome, was_frozen: false, has_rights: true });
+        self.insert(Record { call, slot, outcome, was_frozen: false, follows_loss: false, has_rights: true });
     }
 }

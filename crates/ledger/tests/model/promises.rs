@@ -12,6 +12,8 @@ pub(crate) const UNDONE_ONCE: &str = "a write is undone once";
 pub(crate) const FREEZE: &str = "no write ends well after a freeze";
 pub(crate) const RIGHTS: &str = "a row is changed as the caller's role, and recorded as the login";
 pub(crate) const EVERYTHING_ENDS: &str = "every call ends, and has one record";
+pub(crate) const LOSS: &str = "a server that has lost acknowledged writes makes no other";
+pub(crate) const LOSS_IS_TOLD: &str = "the ledger says that acknowledged writes are lost";
 
 pub(crate) fn all() -> Vec<Property<Protocol>> {
     vec![
@@ -32,11 +34,12 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
                     |database: &Database| database.records.iter().any(|it| it.call == call && is_success(it.outcome));
                 let slot = protocol.slot(call);
                 match state.calls[call].answered {
+                    _ if state.is_lost(call) => true,
                     None => true,
                     Some(Answer::Success) => is_written(&state.memory) && is_written(&state.disk),
                     Some(Answer::Failure) => !is_written(&state.memory) && !is_written(&state.disk),
                     Some(Answer::Duplicate) => state.memory.success(slot).is_some_and(|it| it.call != call),
-                    Some(Answer::InFlight) => !is_written(&state.memory),
+                    Some(Answer::InFlight | Answer::Stopped) => !is_written(&state.memory),
                 }
             })
         }),
@@ -46,12 +49,22 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         }),
         Property::always(FREEZE, |_: &Protocol, state: &State| !state.memory.records.iter().any(|it| it.was_frozen)),
         Property::always(RIGHTS, |_: &Protocol, state: &State| state.memory.records.iter().all(|it| it.has_rights)),
+        Property::always(LOSS, |_: &Protocol, state: &State| !state.memory.records.iter().any(|it| it.follows_loss)),
+        Property::always(LOSS_IS_TOLD, |_: &Protocol, state: &State| {
+            let was_stopped = state
+                .calls
+                .iter()
+                .enumerate()
+                .any(|(call, it)| it.server == Server::Answered(Answer::Stopped) && !state.is_lost(call));
+            !was_stopped || state.memory.has_loss
+        }),
         Property::always(EVERYTHING_ENDS, |protocol: &Protocol, state: &State| {
             goes_on(protocol, state) || {
                 let is_over = |it: &Server| matches!(it, Server::Idle | Server::Answered(_) | Server::Dead);
                 state.calls.iter().enumerate().all(|(call, it)| {
                     let records = state.memory.records.iter().filter(|record| record.call == call).count();
-                    let must_have_one = matches!(it.answered, Some(answer) if answer != Answer::InFlight);
+                    let must_have_one = !state.is_lost(call)
+                        && it.answered.is_some_and(|it| !matches!(it, Answer::InFlight | Answer::Stopped));
                     is_over(&it.server) && records <= 1 && (records == 1 || !must_have_one)
                 }) && state.memory.attempts.iter().all(Option::is_none)
                     && state.memory.reported == 0

@@ -56,6 +56,12 @@ pub(crate) enum Fault {
     RoleIsNotEntered,
     /// `finish` runs without SET ROLE DEFAULT.
     RoleIsNotLeft,
+    /// `begin_write` and `take_slot` do not look for what the server has acknowledged.
+    HistoryIsNotCompared,
+    /// A failure counts as the record of a write: a sweep may have ended the attempt of a write that was lost.
+    FailuresCount,
+    /// A server that misses what it has acknowledged does not tell the others (`note_loss`).
+    LossIsNotNoted,
 }
 
 /// What is left out, each with a promise that it breaks. Where two mechanisms hold a promise, both are left out.
@@ -77,6 +83,9 @@ pub(crate) fn controls() -> Vec<(Vec<Fault>, &'static str)> {
         (vec![NothingIsSwept], promises::EVERYTHING_ENDS),
         (vec![RoleIsNotEntered], promises::RIGHTS),
         (vec![RoleIsNotLeft], promises::RIGHTS),
+        (vec![HistoryIsNotCompared], promises::LOSS),
+        (vec![FailuresCount], promises::LOSS),
+        (vec![LossIsNotNoted], promises::LOSS_IS_TOLD),
     ]
 }
 
@@ -95,6 +104,8 @@ pub(crate) enum Server {
     Fail,
     /// `resolve`
     Resolve,
+    /// `note_loss`
+    NoteLoss,
     Answered(Answer),
     Dead,
 }
@@ -107,6 +118,8 @@ pub(crate) enum Answer {
     Duplicate,
     /// An identical call is in flight: ask again.
     InFlight,
+    /// Acknowledged writes are missing, so nothing is written.
+    Stopped,
 }
 
 /// The next step of a backend. Its server may be gone: what was sent is carried out all the same, or not.
@@ -140,6 +153,8 @@ pub(crate) struct Transaction {
     pub(crate) record: Option<Record>,
     /// The write that it reverses.
     pub(crate) reverses: Option<usize>,
+    /// See [`Record::follows_loss`].
+    pub(crate) follows_loss: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -155,10 +170,15 @@ pub(crate) struct CallState {
 pub(crate) struct State {
     pub(crate) memory: Database,
     pub(crate) disk: Database,
+    /// What an asynchronous standby has received.
+    pub(crate) standby: Database,
     pub(crate) calls: Vec<CallState>,
+    /// Calls that were answered before a failover, and whose records may be lost with it, as bits.
+    pub(crate) lost: u8,
     crashes: u8,
     losses: u8,
     deaths: u8,
+    failovers: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -189,6 +209,10 @@ pub(crate) enum Action {
     /// Such a write is swept where nobody works on it.
     SweepReported(usize),
     Freeze,
+    /// The standby receives what is committed.
+    Replicate,
+    /// The primary is lost, and the standby takes over with what it has.
+    FailOver,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -199,6 +223,7 @@ pub(crate) struct Protocol {
     pub(crate) losses: u8,
     pub(crate) deaths: u8,
     pub(crate) may_freeze: bool,
+    pub(crate) failovers: u8,
 }
 
 impl Protocol {
@@ -226,6 +251,23 @@ impl Protocol {
             && state.calls.iter().enumerate().any(|(n, other)| n != call && other.transaction.row.is_some())
     }
 
+    /// Whether the database lacks a write that the server of this call has acknowledged.
+    fn lacks_acknowledged(&self, state: &State, call: usize, is_there: fn(Record) -> bool) -> bool {
+        let server = self.calls[call].server;
+        (0..self.calls.len()).any(|other| {
+            self.calls[other].server == server
+                && state.calls[other].answered == Some(Answer::Success)
+                && !state.memory.record_of(other).is_some_and(is_there)
+        })
+    }
+
+    /// Whether `begin_write` or `take_slot` refuses the call (CS007).
+    fn is_refused_after_loss(&self, state: &State, call: usize) -> bool {
+        let is_there = if self.lacks(Fault::FailuresCount) { |_| true } else { Record::is_success };
+        let lacks = self.lacks_acknowledged(state, call, is_there) && !self.lacks(Fault::HistoryIsNotCompared);
+        lacks || state.memory.has_loss
+    }
+
     /// The write that an undo reverses.
     fn target(&self, state: &State, call: usize) -> Option<Record> {
         match self.calls[call].kind {
@@ -241,6 +283,10 @@ impl Protocol {
         let refuse = CallState::refuse;
         match mine.step {
             Step::None => return None,
+            Step::Begin | Step::Admission if self.is_refused_after_loss(state, call) => {
+                refuse(mine, Server::NoteLoss);
+            }
+            Step::Claim { .. } if state.memory.has_loss => refuse(mine, Server::NoteLoss),
             Step::Begin => {
                 let is_locked = self.is_slot_locked(state, slot) && !self.lacks(Fault::BeginTakesNoLock);
                 let is_held = state.memory.success(slot).is_some() && !self.lacks(Fault::ClaimIgnoresSuccess);
@@ -248,6 +294,7 @@ impl Protocol {
                     refuse(mine, Server::Admit);
                 } else {
                     mine.transaction.has_slot = true;
+                    mine.transaction.follows_loss = self.lacks_acknowledged(state, call, Record::is_success);
                     mine.step = Step::Statement;
                 }
             }
@@ -259,8 +306,8 @@ impl Protocol {
                 next.memory.attempts[slot] = Some(call);
                 next.calls[call].step = Step::Claim { slot_may_be_held: false };
                 if self.lacks(Fault::RecordBeforeWrite) {
-                    let outcome = Outcome::Success;
-                    next.memory.insert(Record { call, slot, outcome, was_frozen: false, has_rights: true });
+                    let (was_frozen, follows_loss, outcome) = (false, false, Outcome::Success);
+                    next.memory.insert(Record { call, slot, outcome, was_frozen, follows_loss, has_rights: true });
                     next.disk = next.memory.clone();
                 }
             }
@@ -306,10 +353,11 @@ impl Protocol {
                 if is_taken || is_fenced || is_frozen {
                     refuse(mine, Server::Fail);
                 } else {
-                    let was_frozen = state.memory.is_frozen;
+                    let (was_frozen, follows_loss) = (state.memory.is_frozen, mine.transaction.follows_loss);
                     let has_rights = mine.transaction.is_of_role && !mine.transaction.is_role;
                     let outcome = Outcome::Success;
-                    mine.transaction.record = Some(Record { call, slot, outcome, was_frozen, has_rights });
+                    mine.transaction.record =
+                        Some(Record { call, slot, outcome, was_frozen, follows_loss, has_rights });
                     mine.step = Step::Commit;
                 }
             }
@@ -363,6 +411,13 @@ impl Protocol {
                 _ => self.admit(&mut next, call),
             },
             _ if takes_over => return None,
+            Server::NoteLoss => {
+                next.memory.has_loss |=
+                    self.lacks_acknowledged(state, call, Record::is_success) && !self.lacks(Fault::LossIsNotNoted);
+                next.disk = next.memory.clone();
+                // An attempt that was admitted before is ended, and has a record.
+                next.calls[call].server = if is_mine { Server::Fail } else { Server::Answered(Answer::Stopped) };
+            }
             Server::Standing => {
                 if is_mine {
                     next.memory.end(call, slot, Outcome::Duplicate);
@@ -434,6 +489,21 @@ impl Answer {
 }
 
 impl State {
+    /// No transaction goes on, and servers that wait for one look for its outcome.
+    fn end_backends(&mut self) {
+        for it in &mut self.calls {
+            it.step = Step::None;
+            it.transaction = Transaction::default();
+            if it.server == Server::Waiting {
+                it.server = Server::Resolve;
+            }
+        }
+    }
+
+    pub(crate) const fn is_lost(&self, call: usize) -> bool {
+        self.lost & 1 << call != 0
+    }
+
     pub(crate) fn answer(&mut self, call: usize, answer: Answer) {
         self.calls[call].server = Server::Answered(answer);
         self.calls[call].answered = Some(answer);
@@ -450,10 +520,13 @@ impl Model for Protocol {
         vec![State {
             memory: Database::default(),
             disk: Database::default(),
+            standby: Database::default(),
             calls: vec![call; self.calls.len()],
+            lost: 0,
             crashes: self.crashes,
             losses: self.losses,
             deaths: self.deaths,
+            failovers: self.failovers,
         }]
     }
 
@@ -489,6 +562,9 @@ impl Model for Protocol {
         if self.may_freeze {
             actions.push(Action::Freeze);
         }
+        if state.failovers > 0 {
+            actions.extend([Action::Replicate, Action::FailOver]);
+        }
     }
 
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
@@ -516,6 +592,7 @@ impl Model for Protocol {
                     outcome: Outcome::Failure,
                     was_frozen: false,
                     has_rights: true,
+                    follows_loss: false,
                 });
                 next.disk = next.memory.clone();
             }
@@ -559,12 +636,16 @@ impl Model for Protocol {
             Action::Crash => {
                 next.crashes -= 1;
                 next.memory = next.disk.clone();
-                for it in &mut next.calls {
-                    it.step = Step::None;
-                    it.transaction = Transaction::default();
-                    if it.server == Server::Waiting {
-                        it.server = Server::Resolve;
-                    }
+                next.end_backends();
+            }
+            Action::Replicate => next.standby = next.memory.clone(),
+            Action::FailOver => {
+                next.failovers -= 1;
+                next.memory = next.standby.clone();
+                next.disk = next.standby.clone();
+                next.end_backends();
+                for (call, it) in state.calls.iter().enumerate() {
+                    next.lost |= u8::from(it.answered.is_some()) << call;
                 }
             }
             Action::Flush => next.disk = next.memory.clone(),
