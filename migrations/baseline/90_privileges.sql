@@ -17,4 +17,8 @@ alter table countersign.reader_login   enable row level security;
 alter table countersign.state_key      enable row level security;
 alter table countersign.secret_key     enable row level security;
 
+-- Tables without a primary key: of a published one (FOR ALL TABLES) rows are deleted only if the WAL can name them.
+alter table countersign.effect      replica identity full;
+alter table countersign.checkpoint  replica identity full;
+
 select countersign.note_event('upgrade', array['version', '1']);

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use testkit::audit::{audit, audit_discrepancy, insert_failed_records, insert_pending_record, run_audit, tamper};
 use testkit::social::untouched_tweet;
-use testkit::{Database, Server, countersign, database, send_signal};
+use testkit::{Database, Server, countersign, database, lone_database, run_countersign, send_signal};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
@@ -205,5 +205,44 @@ async fn pruning_goes_on_without_a_database_until_there_is_one_and_ends_at_a_sig
         ran.code == 1 && ran.err.contains("this login may not prune"),
         "no later attempt would do better: {}",
         ran.err
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publication_of_all_tables_stops_neither_pruning_nor_any_other_work_of_the_ledger() {
+    // DI-10
+    let db = lone_database().await;
+    db.run("alter system set wal_level = logical").await;
+    db.cluster().restart().unwrap();
+    assert_eq!(db.value("show wal_level").await, "logical");
+    db.run("create publication everything for all tables").await;
+    let nameless = "select coalesce(string_agg(c.relname, ' '), '') from pg_class c where c.relnamespace = 'countersign'::regnamespace \
+                    and c.relkind in ('r', 'p') and c.relreplident = 'd' and c.relname !~ '^read_log' and c.relpersistence = 'p' \
+                    and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary)";
+    // Rows of the log of reads are inserted, and their tables dropped.
+    assert_eq!(db.value(nameless).await, "");
+
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("log.key").display().to_string();
+    audit(&db, &["keys", "new", "--signing-key", &key]).await;
+    run_countersign(&db.url(), &["track", "social.tweet"]).await.succeeded();
+    let server = Server::on(&db).await;
+    let posted = server.succeed("post_tweet", json!({"text": "published"})).await;
+    let id = posted["meta"]["correlation_id"].as_str().unwrap().to_owned();
+    server.succeed("delete_tweet", json!({"tweet_id": posted["data"]["id"]})).await;
+    server.close().await;
+    insert_failed_records(&db, 3, 100).await;
+    audit(&db, &["seal", "--signing-key", &key]).await;
+    // A change from outside that is old enough to go.
+    db.run("insert into countersign.effect (relation, shape, op, changed_at) select 'social.tweet'::regclass, max(t.shape), 'I', now() - interval '100 days' from countersign.tracked t")
+        .await;
+    let said = audit(&db, &["prune", "--older-than", "90d"]).await;
+    assert!(said.starts_with("Removed 3 records"), "{said}");
+    assert_eq!(db.value("select count(*) from countersign.effect where correlation_id is null").await, "0");
+    audit(&db, &["seal", "--signing-key", &key]).await;
+    audit(&db, &["verify"]).await;
+    assert_eq!(
+        db.value(&format!("select status from countersign.mutation where correlation_id = '{id}'")).await,
+        "success"
     );
 }
