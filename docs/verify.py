@@ -556,6 +556,7 @@ KEYS = {
     "key": "id at login person action vkey",
     "login": "id at login person role method",
     "fork": "id at login previous_origin previous_size previous_root",
+    "loss": "id at login records since entries signed_entries details",
     "export": "id at login person size parts",
     "upgrade": "id at login version",
 }

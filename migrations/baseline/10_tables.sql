@@ -7,6 +7,7 @@
 --   reversal   which write was undone by which, and reversal_part for an undo of several calls
 --   tracked    the tables whose changes are recorded, and the shape of their rows
 --   freeze     accounts and actors that may not write
+--   loss       acknowledged records that the database lacks: nothing is written
 --
 -- SQLSTATE CS001: the write is not this transaction's to carry out (DETAIL: fenced, held or frozen).
 --          CS002: an undo that is no exact inverse of what it undoes.
@@ -292,6 +293,36 @@ create table countersign.freeze (
 );
 comment on table countersign.freeze is 'Accounts and actors whose writes are refused (account_frozen), and those that were. Rows are kept.';
 create unique index freeze_current on countersign.freeze (kind, name) where unfrozen_at is null;
+
+create type countersign.known_history as (
+    log_no      integer,
+    records     uuid[],
+    leaf_index  bigint,
+    leaf_hash   bytea,
+    timeline    integer
+);
+comment on type countersign.known_history is 'What a server knows of the ledger (`lacks`).';
+comment on column countersign.known_history.records is 'Writes that it has acknowledged, and that no other of them follows.';
+comment on column countersign.known_history.leaf_index is 'The last entry below the newest signed checkpoint that it has seen.';
+comment on column countersign.known_history.timeline is 'The timeline of the server of PostgreSQL that it wrote to: for reports.';
+
+create table countersign.loss (
+    log_no           integer      not null primary key,
+    found_at         timestamptz  not null default clock_timestamp(),
+    login            name         not null default session_user,
+    records          uuid[]       not null,
+    since            timestamptz,
+    entries          bigint       not null,
+    signed_entries   bigint,
+    timeline_before  integer,
+    timeline         integer
+);
+comment on table countersign.loss is
+    'The log of which a server has missed something that was acknowledged or signed. Nothing is written until a fork begins another log.';
+comment on column countersign.loss.records is 'The missing writes that the server remembers, the oldest first.';
+comment on column countersign.loss.since is 'When it had acknowledged the first of them, by its clock.';
+comment on column countersign.loss.entries is 'The entries that the log had when this was found; signed_entries were known to be signed.';
+comment on column countersign.loss.timeline_before is 'The timeline that the server knew, and the one that it found.';
 
 create table countersign.secret_key (
     only_row  boolean primary key default true check (only_row),

@@ -53,17 +53,18 @@ create function countersign.slot_lock(call_slot bytea) returns bigint language s
 $$ select pg_catalog.hashtextextended(pg_catalog.encode(call_slot, 'hex'), 1668641654) $$;
 comment on function countersign.slot_lock(bytea) is 'The number of the advisory lock of a slot.';
 
-create function countersign.take_slot(call_slot bytea, is_durable boolean) returns void
+create function countersign.take_slot(call_slot bytea, is_durable boolean, known countersign.known_history default null) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     ignored  text := case when not is_durable then set_config('synchronous_commit', 'off', true) end;
 begin
+    perform countersign.refuse_after_loss(known);
     if not pg_try_advisory_xact_lock(countersign.slot_lock(call_slot)) then
         raise exception 'an identical call is in flight' using errcode = 'CS001', detail = 'in_flight';
     end if;
 end $$;
-comment on function countersign.take_slot(bytea, boolean) is
-    'Before an attempt is inserted: CS001 while a write of the slot runs. Unless is_durable, COMMIT does not wait for the disk.';
+comment on function countersign.take_slot(bytea, boolean, countersign.known_history) is
+    'Before an attempt is inserted: CS001 while a write of the slot runs, CS007 after a loss. Unless is_durable, COMMIT does not wait for the disk.';
 
 create function countersign.end_attempt(
     a countersign.attempt, outcome text, code text, state text, message text, original uuid, detail json, decision json default null
@@ -174,12 +175,13 @@ comment on function countersign.enter_write(tid, text, integer) is 'The settings
 create function countersign.begin_write(
     call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
     why text, tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid, timeout_ms integer,
-    of_caller json default null
+    of_caller json default null, known countersign.known_history default null
 ) returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
     at       tid;
     refusal  text;
 begin
+    perform countersign.refuse_after_loss(known);
     if pg_current_xact_id_if_assigned() is not null or proposal is not null
        or call_slot <> countersign.slot_of(account, tool, caller_key, print, undoes) or octet_length(print) <> 64 or cardinality(undoes) = 0
     then
@@ -205,8 +207,8 @@ begin
     end if;
     return countersign.enter_write(at, account, timeout_ms);
 end $$;
-comment on function countersign.begin_write(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, integer, json) is
-    'Inserts the attempt of a write that was not admitted first, in its transaction. Returns what `claim` returns. CS001 as `claim`, or DETAIL in_flight.';
+comment on function countersign.begin_write(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, integer, json, countersign.known_history) is
+    'Inserts the attempt of a write that was not admitted first, in its transaction. Returns what `claim` returns. CS001 as `claim`, or DETAIL in_flight; CS007 after a loss.';
 
 create function countersign.claim(correlation uuid, call_slot bytea, timeout_ms integer default null, slot_may_be_held boolean default false)
 returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
@@ -219,6 +221,7 @@ begin
     if pg_current_xact_id_if_assigned() is not null then
         raise exception 'a claim is the beginning of a transaction' using errcode = '42501';
     end if;
+    perform countersign.refuse_after_loss();
     -- One statement locks the attempt and looks for what holds its slot. Its snapshot is younger than the attempt, so it sees the
     -- record of any identical call that had the slot before.
     select a.account_id, a.ctid,
@@ -378,6 +381,7 @@ begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'writes are admitted in read committed transactions only' using errcode = '25001';
     end if;
+    perform countersign.refuse_after_loss();
     if not pg_try_advisory_xact_lock(countersign.slot_lock(call_slot)) then
         verdict := 'in_flight';
         return;
@@ -451,7 +455,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp set enab
 declare
     a  countersign.attempt;
 begin
-    perform countersign.refuse_within_a_write();
+    perform countersign.refuse_within_a_write(), countersign.commit_durably();
     delete from countersign.attempt t where t.slot = call_slot and t.correlation_id = correlation returning * into a;
     if a.correlation_id is null then
         raise exception 'mutation % is not to be answered here', correlation using errcode = 'CS001', detail = 'fenced';

@@ -230,7 +230,7 @@ begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'the log is sealed in read committed transactions only' using errcode = '25001';
     end if;
-    perform countersign.commit_durably(), countersign.refuse_copy();
+    perform countersign.commit_durably(), countersign.refuse_copy(), countersign.refuse_after_loss();
     settled := countersign.sealable_up_to();
     while total < most loop
         events := array(select v.id from countersign.event v where not v.sealed order by v.id limit least(most - total, 1000));
@@ -248,7 +248,7 @@ comment on function countersign.seal(integer) is
 create function countersign.store_checkpoint(of_size bigint, of_note text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-    perform countersign.refuse_within_a_write(), countersign.commit_durably(), countersign.refuse_copy();
+    perform countersign.refuse_within_a_write(), countersign.commit_durably(), countersign.refuse_copy(), countersign.refuse_after_loss();
     insert into countersign.checkpoint (log_no, size, note) values (countersign.current_log(), of_size, of_note) on conflict do nothing;
 end $$;
 comment on function countersign.store_checkpoint(bigint, text) is 'Stores what a server has signed.';

@@ -10,7 +10,7 @@ declare
     account  text;
     other    countersign.attempt;
 begin
-    perform countersign.refuse_within_a_write();
+    perform countersign.refuse_within_a_write(), countersign.refuse_after_loss();
     select max(r.account_id) into account from countersign.record r where r.correlation_id = any (writes);
     call_slot := sha256(convert_to('undo ' || array_to_string(writes, ' '), 'UTF8'));
     if not pg_try_advisory_xact_lock(countersign.slot_lock(call_slot)) then

@@ -3,7 +3,7 @@
 
 grant usage on schema countersign to {writer}, countersign_approver, countersign_operator, countersign_console;
 grant select on countersign.record, countersign.mutation, countersign.effect, countersign.reversal,
-    countersign.reversal_part, countersign.tracked, countersign.freeze,
+    countersign.reversal_part, countersign.tracked, countersign.freeze, countersign.loss,
     countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal, countersign.approval, countersign.question, countersign.proposal_check,
     countersign.stored_plan, countersign.event, countersign.leaf, countersign.tree_node, countersign.log_key,
     countersign.witness, countersign.checkpoint
@@ -21,9 +21,14 @@ grant execute on function
     countersign.admit(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, boolean, interval, json),
     countersign.answer_duplicate(uuid, bytea, uuid, json),
     countersign.resolve(uuid, bytea, integer, boolean),
-    countersign.begin_write(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, integer, json),
-    countersign.take_slot(bytea, boolean),
+    countersign.begin_write(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, integer, json, countersign.known_history),
+    countersign.take_slot(bytea, boolean, countersign.known_history),
+    countersign.note_loss(countersign.known_history, uuid[], timestamp with time zone[], bigint),
     countersign.slot_lock(bytea),
+    countersign.refuse_after_loss(countersign.known_history),
+    countersign.lacks(countersign.known_history),
+    countersign.is_lost(uuid),
+    countersign.current_timeline(),
     countersign.record_failure(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, text, text, text, json, interval, json),
     countersign.report_write(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, interval, json),
     countersign.withdraw_report(uuid),

@@ -229,7 +229,7 @@ async fn a_remembered_result_is_used_only_while_the_ledger_agrees() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_failover_to_a_database_that_lacks_the_write_it_is_made_again() {
+async fn after_a_failover_to_a_database_that_lacks_the_write_it_is_made_again_when_the_ledger_was_forked() {
     // The name suddenly leads to another database, as after a failover that lost the last commits.
     let (db, behind) = (database().await, database().await);
     let server = Server::on(&db).await;
@@ -248,6 +248,8 @@ async fn after_a_failover_to_a_database_that_lacks_the_write_it_is_made_again() 
     maintenance.run(&format!("alter database {name} allow_connections true")).await;
     let posted = "select count(*) from social.tweet where text = 'lost in the failover'";
     assert_eq!(db.value(posted).await, "0", "this is the other database");
+    server.fail("post_tweet", call.clone(), "db_error").await;
+    db.run("select countersign.fork(true)").await;
     assert_eq!(server.succeed("post_tweet", call).await["data"]["duplicate"], Value::Null);
     assert_eq!(db.value(posted).await, "1");
 }

@@ -46,6 +46,7 @@ mod install;
 mod layers;
 mod ledger_records;
 mod lost_commit;
+mod lost_writes;
 mod manifest_read;
 mod manifest_rules;
 mod manifest_server;

@@ -1,7 +1,7 @@
 //! The schema of the ledger, as SQL files.
 
 /// The files of the schema, by topic, in the order in which they are applied to an empty schema `countersign`.
-pub const BASELINE: [(&str, &str); 22] = [
+pub const BASELINE: [(&str, &str); 23] = [
     ("10_tables", include_str!("../../../migrations/baseline/10_tables.sql")),
     ("20_admission", include_str!("../../../migrations/baseline/20_admission.sql")),
     ("30_effects", include_str!("../../../migrations/baseline/30_effects.sql")),
@@ -19,6 +19,7 @@ pub const BASELINE: [(&str, &str); 22] = [
     ("68_notices", include_str!("../../../migrations/baseline/68_notices.sql")),
     ("69_console_oidc", include_str!("../../../migrations/baseline/69_console_oidc.sql")),
     ("70_log", include_str!("../../../migrations/baseline/70_log.sql")),
+    ("71_loss", include_str!("../../../migrations/baseline/71_loss.sql")),
     ("72_entries", ENTRIES),
     ("75_reads", include_str!("../../../migrations/baseline/75_reads.sql")),
     ("77_policies", include_str!("../../../migrations/baseline/77_policies.sql")),

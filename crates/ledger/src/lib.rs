@@ -61,7 +61,7 @@ pub use setup::{
 };
 pub use state_keys::{StateKey, StateKeys};
 pub use watch::doctor::{
-    AbandonedRecord, Doctor, MAX_FOUND, ServerFacts, StuckProposal, UnsealedRecords, WaitingProposals,
+    AbandonedRecord, Doctor, MAX_FOUND, ReplicationFacts, ServerFacts, StuckProposal, UnsealedRecords, WaitingProposals,
 };
 pub use watch::gauges::{LedgerCounts, LedgerGauges};
 pub use write::adhoc_sql::{AdhocError, AdhocPlan, AdhocResult};
@@ -73,6 +73,7 @@ pub use write::failures::{ExecutorError, WriteError, outdated};
 pub use write::gate::Gate;
 pub use write::intent::undone_by;
 pub use write::modify_rows::{ModificationLimits, ModificationResult, TablePattern};
+pub use write::obstacle::{LedgerObstacle, Loss};
 pub use write::policy::{AppliedPolicy, AppliedRule, PolicyCall, ToolPolicy};
 pub use write::write_tx::{Rows, WriteTx};
 
@@ -153,12 +154,18 @@ impl Ledger {
     pub async fn ping(&self, deadline: Instant, writes: bool) -> Result<(), String> {
         match self.writer.run_one("select pg_catalog.pg_is_in_recovery()", &[], deadline).await {
             Ok(answer) if writes && answer.rows.first().and_then(|row| row.first()) == Some(&Some("t".to_owned())) => {
-                Err("the database is a standby: nothing can be written".to_owned())
+                return Err("the database is a standby: nothing can be written".to_owned());
             }
             // The pool is full because every session is in use, so the database does answer.
-            Ok(_) | Err(pg::Error::PoolTimeout { .. }) => Ok(()),
-            Err(error) => Err(error.to_string()),
+            Ok(_) | Err(pg::Error::PoolTimeout { .. }) => {}
+            Err(error) => return Err(error.to_string()),
         }
+        if writes {
+            // A server that only waits looks for a loss, too.
+            let obstacle = self.gate.obstacle(None).await.map_err(|error| error.to_string())?;
+            return obstacle.map_or(Ok(()), |obstacle| Err(obstacle.failure().message));
+        }
+        Ok(())
     }
 
     /// Closes the idle sessions that were not used for this time.

@@ -17,7 +17,7 @@ const PART_KEYS: [&str; 5] = ["params", "result", "effects", "context", "details
 const TIME_KEYS: [&str; 5] = ["at", "admitted_at", "completed_at", "decided_at", "made_before"];
 
 /// The keys of each kind, in order.
-const KINDS: [(&str, &[&str]); 11] = [
+const KINDS: [(&str, &[&str]); 12] = [
     (
         "record",
         &[
@@ -70,6 +70,7 @@ const KINDS: [(&str, &[&str]); 11] = [
     ("key", &["id", "at", "login", "person", "action", "vkey"]),
     ("login", &["id", "at", "login", "person", "role", "method"]),
     ("fork", &["id", "at", "login", "previous_origin", "previous_size", "previous_root"]),
+    ("loss", &["id", "at", "login", "records", "since", "entries", "signed_entries", "details"]),
     ("export", &["id", "at", "login", "person", "size", "parts"]),
     ("upgrade", &["id", "at", "login", "version"]),
 ];

@@ -39,7 +39,7 @@ pub use record::{PlannedWrite, Record, RecordApproval, RecordLine, RecordUndo};
 pub use row::{RowError, TrackedRow};
 pub(crate) use seal::SealingPause;
 pub use sign::Signed;
-pub use sign_error::SignError;
+pub use sign_error::{Contradiction, SignError};
 pub use signing::{Signing, read_key, write_key};
 pub use verify::Verified;
 pub use witnesses::{Uncosigned, Witness, WitnessError, WitnessState};

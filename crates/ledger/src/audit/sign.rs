@@ -7,8 +7,8 @@
 use pg::Session;
 use tlog::{Checkpoint, Hash, SignedNote, SigningKey, VerifierKey, tiles_for_root};
 
-use super::checkpoints::{STORE_SQL, load_ledger_id, load_newest};
-use super::sign_error::SignError;
+use super::checkpoints::{self, STORE_SQL, load_ledger_id, load_newest};
+use super::sign_error::{Contradiction, SignError};
 use super::signing::{Signing, StateFile, read_key};
 use super::tree::{LogState, tiles};
 use super::{Audit, ask, begin_snapshot, may_only_read, sign_command};
@@ -27,6 +27,8 @@ pub enum Signed {
 }
 
 const KEYS_SQL: &str = "select k.vkey from countersign.log_key k where k.log_no = $1::integer and k.retired_at is null order by k.added_at";
+const LEAF_SQL: &str =
+    "select l.hash::text from countersign.leaf l where l.log_no = $1::integer and l.leaf_index = $2::bigint";
 
 /// The keys of a log, and those whose private keys are available here.
 struct LogKeys {
@@ -72,32 +74,45 @@ impl Audit {
 }
 
 impl Audit {
-    /// Checks that the log extends the last checkpoint that was signed here. Succeeds if there is none, or if this
-    /// login may not read the log.
-    ///
-    /// # Errors
-    /// [`SignError::Behind`] or [`SignError::Inconsistent`] if the database was restored from a backup, or entries
-    /// were altered. Otherwise the query failed.
-    pub(crate) async fn check_signed(&self, signing: &Signing, ledger_id: &str) -> Result<(), SignError> {
-        // A file that cannot be read is reported when the log is signed.
+    /// How the log contradicts the last checkpoint that was signed here, if it does. A file of another log, or one that
+    /// cannot be read, says nothing: it is reported when the log is signed. Nor does a login that may not read the log.
+    pub(crate) async fn contradiction(
+        &self,
+        signing: &Signing,
+        ledger_id: &str,
+    ) -> Result<Option<Contradiction>, pg::Error> {
         let state = signing.state_file(ledger_id);
         let last = state.as_ref().and_then(|state| state.read().ok().flatten());
-        let Some((last, state)) = last.as_ref().zip(state.as_ref()) else { return Ok(()) };
+        let Some((last, state)) = last.as_ref().zip(state.as_ref()) else { return Ok(None) };
         match self.compare_signed(last, state).await {
-            Err(SignError::Database(error)) if may_only_read(&error) => Ok(()),
-            Err(error) if error.is_contradiction() || matches!(error, SignError::Database(_)) => Err(error),
-            Ok(_) | Err(_) => Ok(()),
+            Ok(()) => Ok(None),
+            Err(SignError::Contradiction(contradiction)) => Ok(Some(contradiction)),
+            Err(SignError::Database(error)) if !may_only_read(&error) => Err(error),
+            Err(_) => Ok(None),
         }
     }
 
-    async fn compare_signed(&self, last: &Checkpoint, state: &StateFile) -> Result<Hash, SignError> {
+    async fn compare_signed(&self, last: &Checkpoint, state: &StateFile) -> Result<(), SignError> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
         begin_snapshot(session).await?;
         let log = LogState::load(session).await?;
-        let compared = checked_root(session, log, None, Some((last, state))).await?;
+        let keys = checkpoints::load_keys(session, log.log_no).await?;
+        if keys.is_empty() || keys.iter().any(|key| key.name() == last.origin) {
+            checked_root(session, log, None, Some((last, state))).await?;
+        }
         session.batch_execute("commit").await?;
-        Ok(compared)
+        Ok(())
+    }
+
+    /// The last entry below the newest signed checkpoint: its index, and its hash as `bytea` in text form.
+    pub(crate) async fn last_signed(&self, log_no: i64) -> Result<Option<(u64, String)>, pg::Error> {
+        let mut lease = self.acquire().await?;
+        let session = lease.session();
+        let newest = load_newest(session, log_no).await?;
+        let Some(index) = newest.and_then(|(_, checkpoint)| checkpoint.size.checked_sub(1)) else { return Ok(None) };
+        let hash = ask(session, LEAF_SQL, &[Some(log_no.to_string()), Some(index.to_string())]).await?;
+        Ok(hash.into_iter().flatten().flatten().next().map(|hash| (index, hash)))
     }
 }
 
@@ -128,7 +143,8 @@ async fn checked_root(
     last: Option<(&Checkpoint, &StateFile)>,
 ) -> Result<Hash, SignError> {
     if let Some((last, state)) = last.filter(|(last, _)| last.size > log.size) {
-        return Err(SignError::Behind { size: log.size, signed: last.size, state: state.path().to_owned() });
+        let (signed, state) = (last.size, state.path().to_owned());
+        return Err(Contradiction::Behind { size: log.size, signed, state }.into());
     }
     let stored = stored.map(|newest| (newest.size, newest.root, "the newest checkpoint in the database".to_owned()));
     let kept = last.map(|(last, state)| (last.size, last.root, state.path().display().to_string()));
@@ -138,7 +154,7 @@ async fn checked_root(
     let root = |size| set.root(size).map_err(|error| SignError::Incomplete(error.to_string()));
     for (size, signed, by) in earlier {
         if root(size)? != signed {
-            return Err(SignError::Inconsistent { size, by });
+            return Err(Contradiction::Inconsistent { size, by }.into());
         }
     }
     root(log.size)

@@ -8,21 +8,9 @@ pub enum SignError {
     #[error(transparent)]
     Database(#[from] pg::Error),
     #[error(
-        "the log has {size} entries, and a checkpoint of {signed} was signed ({}): the database was restored from a backup, or entries \
-         were removed. Nothing is signed or written until `countersign audit fork --restored`",
-        state.display()
+        "{0}. Nothing is signed or written until `countersign audit fork --restored`; `countersign doctor` says what else to do"
     )]
-    Behind {
-        size: u64,
-        signed: u64,
-        /// The file with the signed checkpoint.
-        state: PathBuf,
-    },
-    #[error(
-        "the first {size} entries of the log are not those that were signed for ({by}): entries were altered, or the database was restored \
-         from a backup and has gone on since. Nothing is signed or written until `countersign audit fork --restored`"
-    )]
-    Inconsistent { size: u64, by: String },
+    Contradiction(#[from] Contradiction),
     #[error(
         "the tree of the log is incomplete: {0}. Nothing is signed; `countersign audit verify` names what is missing"
     )]
@@ -51,10 +39,32 @@ pub enum SignError {
     },
 }
 
-impl SignError {
-    /// Whether the log contradicts a signed checkpoint.
-    #[must_use]
-    pub const fn is_contradiction(&self) -> bool {
-        matches!(self, Self::Behind { .. } | Self::Inconsistent { .. })
+/// How the log contradicts a signed checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Contradiction {
+    #[error(
+        "the log has {size} entries, and a checkpoint of {signed} was signed ({}): a standby that lacked entries was promoted, the database \
+         was restored from a backup, or entries were removed",
+        state.display()
+    )]
+    Behind {
+        size: u64,
+        signed: u64,
+        /// The file with the signed checkpoint.
+        state: PathBuf,
+    },
+    #[error(
+        "the first {size} entries of the log are not those that were signed for ({by}): entries were altered, or a standby that lacked entries \
+         was promoted, or the database was restored from a backup, and it has gone on since"
+    )]
+    Inconsistent { size: u64, by: String },
+}
+
+impl Contradiction {
+    /// The number of entries that were signed.
+    pub(crate) const fn signed(&self) -> u64 {
+        match self {
+            Self::Behind { signed: size, .. } | Self::Inconsistent { size, .. } => *size,
+        }
     }
 }

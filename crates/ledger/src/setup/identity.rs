@@ -1,13 +1,31 @@
 //! Checks that a ledger belongs to its database. The SQL is in `migrations/baseline/80_people.sql`.
 
 use tlog::SignedNote;
+use types::CorrelationId;
 
 use crate::Ledger;
-use crate::audit::SignError;
 use crate::setup::schema::SchemaError;
+use crate::write::history::KnownLog;
+use crate::write::loss;
+use crate::write::obstacle::LedgerObstacle;
 
-const CURRENT_SQL: &str = "select i.ledger_id, i.is_here from countersign.current_identity() i";
+const CURRENT_SQL: &str = "select i.ledger_id, i.is_here, (select max(n.no) from countersign.identity n) from countersign.current_identity() i";
+/// The timeline, and the newest write. Pruning may remove one that is older than a day, and a server compares it for half
+/// of one.
+const NEWEST_SQL: &str = "\
+select countersign.current_timeline(), (select r.correlation_id \
+    from (select * from countersign.record n order by n.id desc limit 1000) r \
+    where r.status <> 'failure' and r.completed_at > clock_timestamp() - interval '12 hours' order by r.id desc limit 1)";
 const FORK_SQL: &str = "select f.ledger_id, f.proposals from countersign.fork($1::boolean, $2) f";
+
+/// The ledger of this database.
+struct LedgerIdentity {
+    id: String,
+    /// `identity.no`.
+    log_no: i64,
+    /// Whether it was made for this database.
+    is_original: bool,
+}
 
 /// The new ledger of a copied database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,35 +37,73 @@ pub struct Fork {
 }
 
 impl Ledger {
-    /// Checks that the ledger was made for this database, so that a copy does not execute the same proposals again.
-    /// Also checks that its log extends what was signed here, so that nothing is written to a restored backup.
+    /// Checks that servers may write to this ledger: see [`Ledger::obstacle`].
     ///
     /// # Errors
-    /// [`SchemaError::Copied`] if the database is a copy, [`SchemaError::Restored`] if the log contradicts what was
-    /// signed.
+    /// [`SchemaError::Obstacle`], or the query failed.
     pub async fn check_identity(&self) -> Result<(), SchemaError> {
-        let (ledger_id, is_original) = self.identity().await?;
+        self.obstacle().await?.map_or(Ok(()), |obstacle| Err(SchemaError::Obstacle(obstacle.into())))
+    }
+
+    /// Why no server writes to this ledger, if there is a reason: it was made for another database, whose proposals a
+    /// copy must not execute again; its log does not go on from what was signed here; or a server has missed what it had
+    /// acknowledged.
+    pub async fn obstacle(&self) -> Result<Option<LedgerObstacle>, pg::Error> {
+        let LedgerIdentity { id, log_no, is_original } = self.identity().await?;
         if !is_original {
-            return Err(SchemaError::Copied { database: self.database() });
+            return Ok(Some(LedgerObstacle::Copied { database: self.database() }));
         }
-        let signing = &self.settings.signing;
-        self.audit().check_signed(signing, &ledger_id).await.map_err(|error| match error {
-            SignError::Database(error) => SchemaError::Database(error),
-            error => SchemaError::Restored { database: self.database(), error },
-        })
+        if let Some(loss) = loss::load(&self.records()).await? {
+            return Ok(Some(LedgerObstacle::Lost { database: self.database(), loss }));
+        }
+        let contradiction = self.audit().contradiction(&self.settings.signing, &id).await?;
+        if let Some(contradiction) = contradiction {
+            return Ok(Some(LedgerObstacle::Contradicted { database: self.database(), contradiction }));
+        }
+        self.gate.history.learn(KnownLog { log_no, ..KnownLog::default() });
+        Ok(None)
+    }
+
+    /// The obstacle, after a comparison with what this server knows. What is missing is noted in the ledger, so that the
+    /// other servers stop as well.
+    pub(crate) async fn compare_history(&self) -> Result<Option<LedgerObstacle>, pg::Error> {
+        self.gate.obstacle(None).await?;
+        let obstacle = self.obstacle().await?;
+        match &obstacle {
+            None => self.learn().await?,
+            Some(LedgerObstacle::Contradicted { contradiction, .. }) => {
+                self.gate.obstacle(Some(contradiction.signed())).await?;
+            }
+            Some(_) => {}
+        }
+        Ok(obstacle)
+    }
+
+    /// Notes what the ledger has, of which nothing is missing.
+    async fn learn(&self) -> Result<(), pg::Error> {
+        let log_no = self.identity().await?.log_no;
+        let signed = self.audit().last_signed(log_no).await?;
+        let row = self.rows(NEWEST_SQL, &[]).await?.into_iter().next().unwrap_or_default();
+        let [timeline, newest] = <[Option<String>; 2]>::try_from(row).unwrap_or_default();
+        let timeline = timeline.and_then(|timeline| timeline.parse().ok());
+        let newest = newest.as_deref().and_then(CorrelationId::parse);
+        self.gate.history.learn(KnownLog { log_no, timeline, signed, newest });
+        Ok(())
     }
 
     /// Whether the ledger was made for this database.
     pub async fn is_original(&self) -> Result<bool, pg::Error> {
-        Ok(self.identity().await?.1)
+        Ok(self.identity().await?.is_original)
     }
 
-    /// The id of the ledger, and whether it was made for this database.
-    async fn identity(&self) -> Result<(String, bool), pg::Error> {
+    async fn identity(&self) -> Result<LedgerIdentity, pg::Error> {
         let row = self.rows(CURRENT_SQL, &[]).await?.into_iter().next().unwrap_or_default();
-        let mut values = row.into_iter();
-        let ledger_id = values.next().flatten().unwrap_or_default();
-        Ok((ledger_id, values.next().flatten().as_deref() == Some("t")))
+        let [id, is_original, log_no] = <[Option<String>; 3]>::try_from(row).unwrap_or_default();
+        Ok(LedgerIdentity {
+            id: id.unwrap_or_default(),
+            log_no: log_no.and_then(|log_no| log_no.parse().ok()).unwrap_or_default(),
+            is_original: is_original.as_deref() == Some("t"),
+        })
     }
 
     /// Makes the ledger of a copied database an independent one; with `is_restored`, also that of a database that was

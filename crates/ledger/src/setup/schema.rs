@@ -10,9 +10,9 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::Ledger;
-use crate::audit::SignError;
 use crate::baseline::BASELINE;
 use crate::setup::rows;
+use crate::write::obstacle::LedgerObstacle;
 
 const HISTORY_TABLE: &str = "countersign.schema_history";
 
@@ -46,14 +46,8 @@ pub enum SchemaError {
          `countersign init` again. Nothing was changed"
     )]
     OldFormat { database: String },
-    #[error(
-        "the ledger in database \"{database}\" was made for another database: this one is a copy, was restored from a dump, \
-         or was upgraded with pg_upgrade. Its open proposals may be carried out in the original. If the two are to go on apart, run \
-         `countersign audit fork` on this one, as a member of countersign_owner"
-    )]
-    Copied { database: String },
-    #[error("the log of the ledger in database \"{database}\" contradicts what was signed: {error}")]
-    Restored { database: String, error: SignError },
+    #[error(transparent)]
+    Obstacle(Box<LedgerObstacle>),
     #[error(
         "this cannot be done through a connection pooler (pooler = \"transaction\"), since it takes a lock of a session: run it \
          once with a connection string of PostgreSQL itself, and without that setting"

@@ -81,6 +81,19 @@ pub struct UnsealedRecords {
     pub pending: u64,
 }
 
+/// The standbys of this server, as its login sees them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct ReplicationFacts {
+    /// The setting `synchronous_standby_names`.
+    pub synchronous_standby_names: String,
+    /// The number of connected standbys.
+    pub standbys: u64,
+    /// The number of standbys whose commits the primary waits for; `None` if this login may not see that.
+    pub confirming: Option<u64>,
+    /// The end of the WAL.
+    pub position: Option<String>,
+}
+
 /// Runs checks in one database and its ledger.
 #[derive(Debug, Clone)]
 pub struct Doctor {
@@ -95,6 +108,13 @@ pub const MAX_FOUND: u32 = 20;
 const SERVER_SQL: &str = "select pg_catalog.current_setting('server_version') as version, \
     pg_catalog.current_setting('server_version_num')::integer as number, pg_catalog.current_database()::text as database, \
     current_user::text as login, pg_catalog.pg_is_in_recovery() as is_standby";
+
+/// Walsenders of subscriptions are no standbys. Without pg_monitor, sync_state is null.
+const REPLICATION_SQL: &str = "select current_setting('synchronous_standby_names') as synchronous_standby_names, count(*) as standbys, \
+    case when count(*) = count(r.sync_state) then count(*) filter (where r.sync_state in ('sync', 'quorum')) end as confirming, \
+    case when not pg_is_in_recovery() then pg_current_wal_lsn()::text end as position \
+    from pg_stat_replication r \
+    where not exists (select from pg_replication_slots s where s.active_pid = r.pid and s.slot_type = 'logical')";
 
 const APPROVERS_SQL: &str = "select r.rolname::text as login from pg_catalog.pg_roles r \
     where r.rolcanlogin and not r.rolsuper \
@@ -181,6 +201,11 @@ impl Doctor {
     /// Facts about the PostgreSQL server. This works without a ledger.
     pub async fn server(&self) -> Result<ServerFacts, pg::Error> {
         self.one(SERVER_SQL, &[]).await
+    }
+
+    /// The standbys of the PostgreSQL server. This works without a ledger.
+    pub async fn replication(&self) -> Result<ReplicationFacts, pg::Error> {
+        self.one(REPLICATION_SQL, &[]).await
     }
 
     /// The logins that can approve proposals, except superusers.

@@ -14,7 +14,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 use types::CorrelationId;
 
 use crate::Ledger;
-use crate::audit::{Audit, SealingPause, SignError, Signed, Uncosigned};
+use crate::audit::{Audit, Contradiction, SealingPause, SignError, Signed, Uncosigned};
+use crate::write::obstacle::LedgerObstacle;
 
 /// The age beyond the deadline of its call at which an attempt counts as abandoned. It includes the grace period of
 /// its statements and the time to resolve it.
@@ -43,31 +44,46 @@ impl Ledger {
         Ok(ended.filter_map(|id| CorrelationId::parse(&id)).collect())
     }
 
-    /// Seals final records, and signs a checkpoint if a key of the log is available here. Writes are stopped while
-    /// the log contradicts a signed checkpoint.
-    async fn seal_and_sign(&self, pause: &mut SealingPause) {
-        let audit = self.audit();
-        match audit.seal_beside_writes(pause, Instant::now() + SEAL_FOR).await {
-            Err(error) => outage::warn(&error, "final records will be sealed later"),
-            Ok(()) => {
-                let signed = audit.sign(&self.settings.signing).await;
-                self.stop_writes(&signed);
-                match signed {
-                    Ok(Signed::Note(_)) => self.cosign(&audit).await,
-                    Ok(Signed::NoKey { .. }) => {}
-                    Err(SignError::Database(error)) => outage::warn(&error, "the log will be signed later"),
-                    Err(error) => tracing::error!(%error, "the log is not signed"),
-                }
+    /// Stops writes while there is an obstacle, and resumes them when it is gone. Returns whether they go on.
+    async fn stop_or_resume(&self) -> bool {
+        match self.compare_history().await {
+            Ok(obstacle) => {
+                let goes_on = obstacle.is_none();
+                self.gate.stop.set(obstacle);
+                goes_on
+            }
+            Err(error) => {
+                outage::warn(&error, "the log will be sealed later");
+                false
             }
         }
     }
 
-    fn stop_writes(&self, signed: &Result<Signed, SignError>) {
-        match signed {
-            Ok(_) => self.gate.stop.set(false),
-            Err(error) if error.is_contradiction() => self.gate.stop.set(true),
-            // Other errors say nothing about the log, so the state of writes stays as it is.
-            Err(_) => {}
+    /// Seals final records, and signs a checkpoint if a key of the log is available here.
+    async fn seal_and_sign(&self, pause: &mut SealingPause) {
+        let audit = self.audit();
+        match audit.seal_beside_writes(pause, Instant::now() + SEAL_FOR).await {
+            Err(error) => outage::warn(&error, "final records will be sealed later"),
+            Ok(()) => match audit.sign(&self.settings.signing).await {
+                Ok(Signed::Note(_)) => {
+                    // From now on this server knows what was signed.
+                    self.stop_or_resume().await;
+                    self.cosign(&audit).await;
+                }
+                Ok(Signed::NoKey { .. }) => {}
+                Err(SignError::Database(error)) => outage::warn(&error, "the log will be signed later"),
+                Err(SignError::Contradiction(contradiction)) => self.stop_writes(contradiction).await,
+                Err(error) => tracing::error!(%error, "the log is not signed"),
+            },
+        }
+    }
+
+    /// Stops the writes of this server, and of the others by the ledger.
+    async fn stop_writes(&self, contradiction: Contradiction) {
+        let signed = contradiction.signed();
+        self.gate.stop.set(Some(LedgerObstacle::Contradicted { database: self.database(), contradiction }));
+        if let Err(error) = self.gate.obstacle(Some(signed)).await {
+            outage::warn(&error, "the other servers are not told that writes are stopped");
         }
     }
 
@@ -98,7 +114,9 @@ impl Ledger {
                 }
                 Err(error) => outage::warn(&error, "the sweep will be tried again"),
             }
-            self.seal_and_sign(&mut pause).await;
+            if self.stop_or_resume().await {
+                self.seal_and_sign(&mut pause).await;
+            }
             // Reports the fingerprint key of this server; `doctor` compares the keys of all servers.
             let key_id = [Some(self.settings.fingerprints.key_id())];
             if let Err(error) = self.writer.run_one(KEY_SQL, &key_id, Instant::now() + TIMEOUT).await {

@@ -62,12 +62,12 @@ pub(crate) async fn execute(
     writer: &WriterPool,
     lease: &mut PooledSession,
     attempt: &WriteAttempt<'_>,
-    start: WriteStart<'_>,
+    (start, known): (WriteStart<'_>, Option<String>),
     remote_writes: &RemoteWrites,
 ) -> Result<WriteOutput, CommitError> {
     let WriteCall { request, executor, deadline, .. } = attempt.call;
     let id = attempt.intent.correlation_id;
-    let opening = TransactionOpening::Write(&attempt.intent, start);
+    let opening = TransactionOpening::Write(&attempt.intent, start, known);
     let mut tx = WriteTx::new(lease, writer, (id, &request.principal), *deadline, opening);
     let executed = match attempt.precondition {
         None => executor.execute(&mut tx, request).await,

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use types::{CorrelationId, Effects, ErrorCode, Failure, Tier};
 
 use crate::LedgerOptions;
+use crate::evidence::records::Records;
 use crate::write::admit::{self, AdmitDecision};
 use crate::write::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, UNDONE_TIMEOUT, WriteAttempt, WriteCall, WriteOutcome};
 use crate::write::dedup_cache::{CallKey, DedupCache, InFlightGuard, Lookup};
@@ -17,13 +18,15 @@ use crate::write::execute;
 use crate::write::executor::{WriteExecutor, WriteOutput, WritePrecondition, WriteRequest};
 use crate::write::existing_write::{self, ExistingWrite};
 use crate::write::failures::{WriteError, aborted, internal_error, ledger_failure, sql_failure, too_large, unanswered};
+use crate::write::history::History;
+use crate::write::loss;
+use crate::write::obstacle::{LedgerObstacle, WriteStop};
 use crate::write::policy::{self, PolicyMode, PolicyStatement, not_evaluated};
 use crate::write::preview::Trials;
 use crate::write::remote_writes::RemoteWrites;
 use crate::write::report;
 use crate::write::resolve;
 use crate::write::resolve::OwnTransaction;
-use crate::write::write_stop::WriteStop;
 use crate::write::write_tx::{Unopened, WriteStart};
 
 /// The only way to write.
@@ -35,6 +38,7 @@ pub struct Gate {
     /// The tasks of running writes. All clones of a gate share them.
     running: TaskTracker,
     pub(crate) stop: WriteStop,
+    pub(crate) history: History,
     remote_writes: RemoteWrites,
 }
 
@@ -47,6 +51,7 @@ impl Gate {
             dedup_cache,
             running: TaskTracker::new(),
             stop: WriteStop::default(),
+            history: History::default(),
             remote_writes: RemoteWrites::default(),
         }
     }
@@ -76,6 +81,26 @@ impl Gate {
             WriteProtocol { gate: &gate, attempt: &attempt }.run().await
         })
         .await
+    }
+
+    /// The obstacle of writes, after a comparison of the database with what this server knows (`signed`: entries that
+    /// were signed). What is missing is noted in the ledger, where the other servers find it.
+    pub(crate) async fn obstacle(&self, signed: Option<u64>) -> Result<Option<LedgerObstacle>, pg::Error> {
+        let records = Records::new(self.writer.clone(), self.settings.call_deadline);
+        let loss = match loss::note(&self.writer, &self.history, signed).await? {
+            true => loss::load(&records).await?,
+            false => None,
+        };
+        let before = self.stop.current();
+        match loss {
+            Some(loss) => {
+                let database = self.writer.target().dbname.clone();
+                self.stop.set(Some(LedgerObstacle::Lost { database, loss }));
+            }
+            None if matches!(before, Some(LedgerObstacle::Lost { .. })) => self.stop.set(None),
+            None => {}
+        }
+        Ok(self.stop.current())
     }
 
     /// Runs work in a task that continues if the future is dropped. [`Gate::drain`] waits for it.
@@ -161,7 +186,13 @@ impl WriteProtocol<'_> {
             LookupResult::Unknown(guard) => guard,
         };
         let policy = self.policy()?;
+        let acknowledged_before = self.gate.history.count();
         let outcome = self.admit_and_execute(policy.as_ref()).await;
+        if let Ok(WriteOutcome::Executed { correlation_id, .. } | WriteOutcome::Duplicate { correlation_id, .. }) =
+            &outcome
+        {
+            self.gate.history.acknowledge(acknowledged_before, *correlation_id);
+        }
         match &outcome {
             Ok(WriteOutcome::Executed { correlation_id: original, .. } | WriteOutcome::Duplicate { original, .. }) => {
                 guard.succeeded(*original);
@@ -265,6 +296,15 @@ impl WriteProtocol<'_> {
                     lease.discard();
                     return Err(self.undone(ledger_failure(&error)).await);
                 }
+                TryResult::Unopened(Unopened::AfterLoss) => {
+                    lease.discard();
+                    let failure = self.lost().await;
+                    // An attempt that was admitted is ended.
+                    return Err(match start {
+                        WriteStart::Begin | WriteStart::Admit { .. } => failure.into(),
+                        WriteStart::Claim => self.undone(failure).await,
+                    });
+                }
                 TryResult::Unopened(Unopened::Policy(error)) => {
                     lease.discard();
                     return Err(not_evaluated(&error).redacted(&self.attempt.call.redaction).into());
@@ -342,7 +382,8 @@ impl WriteProtocol<'_> {
     async fn execute(&self, lease: &mut PooledSession, start: WriteStart<'_>) -> TryResult {
         let (Gate { writer, remote_writes, .. }, attempt) = (self.gate, self.attempt);
         let redaction = &attempt.call.redaction;
-        let executed = execute::execute(writer, lease, attempt, start, remote_writes);
+        let known = self.gate.history.to_compare();
+        let executed = execute::execute(writer, lease, attempt, (start, known), remote_writes);
         // An executor may panic. Then the session is dropped, so its transaction cannot commit.
         let caught = AssertUnwindSafe(executed).catch_unwind();
         let outcome = tokio::time::timeout_at(attempt.call.deadline + CANCEL_GRACE, caught);
@@ -399,6 +440,17 @@ impl WriteProtocol<'_> {
         let (writer, deadline) = (&self.gate.writer, Instant::now() + RESOLVE_TIMEOUT);
         let resolved = resolve::resolve(writer, self.attempt, OwnTransaction::MayRun, cause.as_ref(), deadline).await;
         resolved.map_err(|failure| self.stopped(failure))
+    }
+
+    /// PostgreSQL has refused the write because acknowledged writes are missing.
+    async fn lost(&self) -> Failure {
+        match self.gate.obstacle(None).await {
+            Ok(Some(obstacle)) => obstacle.failure(),
+            Ok(None) => {
+                Failure::new(ErrorCode::DatabaseUnavailable, "the ledger began another log; nothing was written")
+            }
+            Err(error) => ledger_failure(&error),
+        }
     }
 
     /// After a lost connection the other sessions may be dead as well, or lead to another server.

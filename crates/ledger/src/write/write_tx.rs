@@ -13,6 +13,7 @@ use crate::write::caller_part::{self, CallerPart, Rights};
 use crate::write::error_hints::HintQuery;
 use crate::write::failures::{ExecutorError, FENCED, statement_failure, too_large, transaction_ended};
 use crate::write::intent::Intent;
+use crate::write::loss::LOST;
 use crate::write::policy::{NOT_LET_RUN, PolicyStatement};
 
 /// The result of a statement.
@@ -54,13 +55,12 @@ pub struct WriteTx<'a> {
     is_ended: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum TransactionOpening<'a> {
-    Write(&'a Intent, WriteStart<'a>),
+    /// A write, and what the ledger must have: [`crate::write::history::History::to_compare`].
+    Write(&'a Intent, WriteStart<'a>, Option<String>),
     /// A preview, whose attempt exists only in its own transaction. `is_open`: whether that transaction has begun.
-    Preview {
-        is_open: bool,
-    },
+    Preview { is_open: bool },
 }
 
 /// How a write begins.
@@ -94,6 +94,8 @@ pub(crate) enum Unopened {
     /// The attempt was not admitted, its policy does not let it run, or its claim was refused. The ledger has the
     /// reason.
     Refused,
+    /// The ledger lacks acknowledged writes, so nothing is written.
+    AfterLoss,
     /// The policy of the tool cannot be applied. The attempt was not admitted.
     Policy(Box<ServerError>),
     /// The connection was lost. The attempt may have been admitted.
@@ -104,9 +106,10 @@ pub(crate) enum Unopened {
     Unclaimed(pg::Error),
 }
 
-const BEGIN_SQL: &str =
-    "select countersign.begin_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $18, $17)";
-const TAKE_SLOT_SQL: &str = "select countersign.take_slot($1, $2)";
+const BEGIN_SQL: &str = "select countersign.begin_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $18, $17, $19)";
+const TAKE_SLOT_SQL: &str = "select countersign.take_slot($1, $2, $3)";
+/// Before the claim of an attempt that was admitted earlier.
+const COMPARE_SQL: &str = "select countersign.refuse_after_loss($1)";
 const ADMISSION_SQL: &str = "insert into countersign.admission (slot, correlation_id, account_id, actor, session_id, client_name, \
     client_version, trace_id, reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id, \
     caller_context) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
@@ -283,18 +286,18 @@ impl WriteTx<'_> {
         let timeout_ms = Some(self.timeout_ms.clone());
         let with_steps = |first| std::iter::once(first).chain(steps.iter().copied()).collect::<Vec<_>>();
         let mut policy_at = None;
-        let is_begun = matches!(opening, TransactionOpening::Write(_, WriteStart::Begin));
+        let is_begun = matches!(opening, TransactionOpening::Write(_, WriteStart::Begin, _));
         let (before, outcome) = match opening {
-            TransactionOpening::Write(intent, WriteStart::Begin) => {
+            TransactionOpening::Write(intent, WriteStart::Begin, known) => {
                 let mut params = intent.columns.to_vec();
-                params.push(timeout_ms);
+                params.extend([timeout_ms, known]);
                 let begin = PipelineStatement::new(BEGIN_SQL, &params);
                 (1, session.begin(None, &with_steps(begin)).await)
             }
-            TransactionOpening::Write(intent, WriteStart::Admit { is_durable, policy }) => {
+            TransactionOpening::Write(intent, WriteStart::Admit { is_durable, policy }, known) => {
                 let claim = claim_params(intent, timeout_ms, false);
                 let claim = PipelineStatement::new(CLAIM_SQL, &claim);
-                let take = [Some(intent.slot.clone()), Some(is_durable.to_string())];
+                let take = [Some(intent.slot.clone()), Some(is_durable.to_string()), known];
                 let take = PipelineStatement::new(TAKE_SLOT_SQL, &take);
                 let admission = PipelineStatement::new(ADMISSION_SQL, &intent.columns);
                 let mut first = vec![take, admission];
@@ -302,10 +305,13 @@ impl WriteTx<'_> {
                 policy_at = policy.map(|_| first.len() - 1);
                 (first.len() + 2, session.commit_and_begin(&first, &with_steps(claim)).await)
             }
-            TransactionOpening::Write(intent, WriteStart::Claim) => {
+            TransactionOpening::Write(intent, WriteStart::Claim, known) => {
                 let claim = claim_params(intent, timeout_ms, true);
-                let claim = PipelineStatement::new(CLAIM_SQL, &claim);
-                (1, session.begin(None, &with_steps(claim)).await)
+                let known = [known];
+                let mut all = vec![PipelineStatement::new(COMPARE_SQL, &known)];
+                all.extend(with_steps(PipelineStatement::new(CLAIM_SQL, &claim)));
+                let compared = session.begin(None, &all).await;
+                (2, compared.map(|outcomes| outcomes.into_iter().skip(1).collect()))
             }
             TransactionOpening::Preview { is_open } => {
                 let params = [timeout_ms, Some(self.account.clone()), Some(self.id.to_string())];
@@ -322,6 +328,7 @@ impl WriteTx<'_> {
         {
             self.unopened = Some(match error {
                 pg::Error::Server(error) if is_contended(error) || error.sqlstate == NOT_LET_RUN => Unopened::Refused,
+                pg::Error::Server(error) if error.sqlstate == LOST => Unopened::AfterLoss,
                 pg::Error::Server(error) if Some(*step) == policy_at => Unopened::Policy(error.clone()),
                 pg::Error::Server(error) if *step + 1 == before && !is_begun => {
                     Unopened::Unclaimed(pg::Error::Server(error.clone()))

@@ -5,10 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use ledger::audit::{Audit, KeptCheckpoint, TrustedKeys, Verified};
+use ledger::{Ledger, LedgerObstacle};
 use tlog::{SignedNote, Trust};
 
 use super::args::VerifyArgs;
-use super::{bundle, open};
+use super::bundle;
+use crate::connection;
 use crate::settings::DatabaseSettings;
 use crate::terminal::print_line;
 
@@ -39,7 +41,9 @@ pub(super) async fn run(arguments: &VerifyArgs, database: Option<&DatabaseSettin
 
 async fn verify_ledger(arguments: &VerifyArgs, settings: &DatabaseSettings) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(!arguments.json, "--json is for bundles and proofs: give a folder, or --proof");
-    let audit = open(settings).await?;
+    let ledger = Ledger::new(connection::configured(settings)?, settings.ledger.clone());
+    ledger.check().await?;
+    let audit = ledger.audit();
     let mut trust = bundle::trust(arguments)?;
     let keys =
         trust.keys.iter().chain(trust.policy.iter().flat_map(|policy| policy.logs())).cloned().collect::<Vec<_>>();
@@ -57,13 +61,31 @@ async fn verify_ledger(arguments: &VerifyArgs, settings: &DatabaseSettings) -> a
     if let Some(finding) = audit.compare(&kept).await? {
         return Ok(disagree(&finding));
     }
+    let obstacle = obstacle(&ledger).await?;
+    if let Some(obstacle @ (LedgerObstacle::Contradicted { .. } | LedgerObstacle::Lost { .. })) = &obstacle {
+        return Ok(disagree(obstacle));
+    }
     seal(&audit).await?;
     match audit.verify(&trusted, &kept).await? {
         Ok(verified) => {
             summary(&verified, is_given);
+            if let Some(obstacle) = obstacle {
+                print_line(&format!("Servers refuse it: {obstacle}."));
+            }
             Ok(ExitCode::SUCCESS)
         }
         Err(finding) => Ok(disagree(&finding)),
+    }
+}
+
+/// Why servers refuse the ledger. The log of a copy agrees all the same; that of one that lacks something does not.
+async fn obstacle(ledger: &Ledger) -> anyhow::Result<Option<LedgerObstacle>> {
+    match ledger.obstacle().await {
+        Err(error) if error.server_error().is_some_and(|error| error.sqlstate == "42501") => {
+            print_line(&format!("Whether servers refuse it is not known, since this login may not ask: {error}."));
+            Ok(None)
+        }
+        obstacle => Ok(obstacle?),
     }
 }
 
