@@ -60,6 +60,7 @@ mod notify;
 mod packaging;
 mod pages;
 mod partitioned;
+mod patroni;
 mod pgbouncer;
 mod policies;
 mod preview;

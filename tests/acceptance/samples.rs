@@ -124,6 +124,21 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/setup/proxy.md", "defaults", "the_haproxy_configuration_is_valid"),
     ("docs/setup/pgbouncer.md", "; pgbouncer.ini", "documented(\"ini\")"),
     ("docs/setup/pgbouncer.md", "create role pgbouncer", "documented(\"sql\")"),
+    (
+        "docs/setup/patroni.md",
+        "# /etc/patroni/patroni.yml",
+        "a_switchover_and_a_killed_primary_lose_no_acknowledged_write_and_double_none",
+    ),
+    (
+        "docs/setup/patroni.md",
+        "# /etc/haproxy/haproxy.cfg",
+        "a_switchover_and_a_killed_primary_lose_no_acknowledged_write_and_double_none",
+    ),
+    (
+        "docs/setup/patroni.md",
+        "# countersign.toml",
+        "a_switchover_and_a_killed_primary_lose_no_acknowledged_write_and_double_none",
+    ),
     ("docs/setup/connect.md", "database_url = ", "a_program_prints_the_password_and_a_changed_one_needs_no_restart"),
     ("docs/setup/configure.md", "# countersign.toml", "the_sample_configuration_starts_a_server"),
     (

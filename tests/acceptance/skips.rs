@@ -3,7 +3,7 @@
 use testkit::run_without_externals;
 
 /// Every test of this binary that needs one of `External::ALL`, and none that does not.
-const FILTERS: [&str; 18] = [
+const FILTERS: [&str; 19] = [
     "console_browser::",
     "deploy::the_configuration_of_haproxy",
     "deploy::the_pods_of_kubernetes",
@@ -18,6 +18,7 @@ const FILTERS: [&str; 18] = [
     "packaging::npm::",
     "packaging::wheel::pip",
     "packaging::workflows::actionlint",
+    "patroni::",
     "pgbouncer::",
     "ssh_tunnel::through_a_bastion::",
     "tls::through_a_bastion",
@@ -29,9 +30,15 @@ async fn a_test_whose_program_is_missing_passes_and_says_how_to_get_it() {
     let run = run_without_externals(&FILTERS, false).await;
     assert!(run.success && run.passed > 30, "{run:?}");
     assert_eq!(run.passed, run.skipped.len(), "one line for each: {run:?}");
-    for advice in
-        ["apt-get install haproxy", "apt-get install pgbouncer", "openssh-server", "golang-go", "pip install", "npm ci"]
-    {
+    for advice in [
+        "apt-get install haproxy",
+        "apt-get install pgbouncer",
+        "etcd-server",
+        "openssh-server",
+        "golang-go",
+        "pip install",
+        "npm ci",
+    ] {
         assert!(run.skipped.iter().any(|line| line.contains(advice)), "{run:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! One cluster for each test binary and one database for each test. Tests that kill PostgreSQL get a separate cluster.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -36,7 +36,7 @@ fn options() -> Options {
 
 /// The folder in which Linux keeps files in memory, if it has enough space for clusters: each test copies a database
 /// of 15 MB, and each test that kills PostgreSQL a whole cluster.
-fn folder_in_memory() -> Option<&'static Path> {
+pub(crate) fn folder_in_memory() -> Option<&'static Path> {
     const ROOM_BYTES: u64 = 6 << 30;
     let folder = Path::new("/dev/shm");
     let of_folder = statvfs(folder).ok()?;
@@ -119,6 +119,9 @@ async fn start_copy(options: Options) -> Database {
 /// PostgreSQL's own empty template.
 const EMPTY: &str = "template0";
 
+/// The port of a database that is no cluster of the tests'.
+const PORT: u16 = 5432;
+
 /// The name of the database of a lone cluster.
 const LONE: &str = "lone";
 
@@ -148,10 +151,10 @@ async fn create(maintenance: &Database, name: &str, template: &str) -> Database 
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let _turn = TURN.lock().await;
     // By default, version 15 and later write the copy to the WAL, which takes twice the time.
-    let strategy = if maintenance.cluster.version().major >= 15 { " strategy file_copy" } else { "" };
+    let strategy = if maintenance.cluster().version().major >= 15 { " strategy file_copy" } else { "" };
     maintenance.run(&format!("create database {name} template {template}{strategy}")).await;
     let made = maintenance.beside(name);
-    if maintenance.cluster.version().major < 15 {
+    if maintenance.cluster().version().major < 15 {
         // As from version 15 on: reads do not search a schema in which PUBLIC may create objects.
         made.run("alter schema public owner to pg_database_owner; revoke create on schema public from public").await;
     }
@@ -162,10 +165,18 @@ async fn create(maintenance: &Database, name: &str, template: &str) -> Database 
     made
 }
 
+/// Where a database is.
+#[derive(Debug, Clone)]
+enum Place {
+    Cluster(Arc<Cluster>),
+    /// Behind a socket in this folder, by which several nodes are reached.
+    Socket(Arc<Path>),
+}
+
 /// A database of a test cluster. If it was created for a test, it is dropped with the last clone of its handle.
 #[derive(Debug, Clone)]
 pub struct Database {
-    cluster: Arc<Cluster>,
+    place: Place,
     name: String,
     idle_connection: Arc<IdleConnection>,
     made: Option<Arc<Made>>,
@@ -204,7 +215,7 @@ impl Database {
 
     /// Another existing database on the same cluster.
     pub fn beside(&self, name: &str) -> Self {
-        Self::there(&self.cluster, name)
+        Self::at(self.place.clone(), name)
     }
 
     /// The database of the same name on another cluster.
@@ -217,11 +228,20 @@ impl Database {
         self
     }
 
-    fn there(cluster: &Arc<Cluster>, name: &str) -> Self {
-        Self { cluster: Arc::clone(cluster), name: name.to_owned(), idle_connection: Arc::default(), made: None }
+    /// A database of a cluster that others have started, behind the socket of port 5432 in this folder.
+    pub(crate) fn behind_socket(folder: &Path, name: &str) -> Self {
+        Self::at(Place::Socket(folder.into()), name)
     }
 
-    async fn load_demo(&self) {
+    fn there(cluster: &Arc<Cluster>, name: &str) -> Self {
+        Self::at(Place::Cluster(Arc::clone(cluster)), name)
+    }
+
+    fn at(place: Place, name: &str) -> Self {
+        Self { place, name: name.to_owned(), idle_connection: Arc::default(), made: None }
+    }
+
+    pub(crate) async fn load_demo(&self) {
         let target = self.target();
         ledger::init(&target, &ledger::InitOptions::default()).await.expect("the ledger's schema");
         for (schema, texts) in SCHEMAS {
@@ -241,8 +261,28 @@ impl Database {
         .await;
     }
 
+    /// The cluster of the database, which must be one of the tests'.
     pub fn cluster(&self) -> &Arc<Cluster> {
-        &self.cluster
+        match &self.place {
+            Place::Cluster(cluster) => cluster,
+            Place::Socket(folder) => panic!("what is behind {} is no cluster of the tests", folder.display()),
+        }
+    }
+
+    /// The folder of the server's socket.
+    pub fn socket_dir(&self) -> PathBuf {
+        match &self.place {
+            Place::Cluster(cluster) => cluster.socket_dir(),
+            Place::Socket(folder) => folder.to_path_buf(),
+        }
+    }
+
+    /// The port, which is part of the socket's name.
+    pub fn port(&self) -> u16 {
+        match &self.place {
+            Place::Cluster(cluster) => cluster.port(),
+            Place::Socket(_) => PORT,
+        }
     }
 
     /// The connection string for the login that `init` creates for servers.
@@ -264,7 +304,12 @@ impl Database {
 
     /// The connection string for the superuser.
     pub fn url(&self) -> String {
-        self.cluster.connection_string(&self.name)
+        match &self.place {
+            Place::Cluster(cluster) => cluster.connection_string(&self.name),
+            Place::Socket(folder) => {
+                format!("host={} port={PORT} user=postgres dbname={}", folder.display(), self.name)
+            }
+        }
     }
 
     /// Parsed form of [`Database::url`].

@@ -26,6 +26,10 @@ pub enum External {
     Curl,
     HaProxy,
     PgBouncer,
+    /// The server of etcd, in which Patroni keeps who the primary is.
+    Etcd,
+    /// An interpreter that has the packages of `tests/python/patroni.txt`.
+    Patroni,
     /// The server of OpenSSH, whose package has the client, too.
     Sshd,
     /// The command of systemd that checks unit files.
@@ -48,10 +52,12 @@ pub enum External {
 }
 
 impl External {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Curl,
         Self::HaProxy,
         Self::PgBouncer,
+        Self::Etcd,
+        Self::Patroni,
         Self::Sshd,
         Self::SystemdAnalyze,
         Self::Go,
@@ -70,6 +76,8 @@ impl External {
             Self::Curl => "COUNTERSIGN_TEST_CURL",
             Self::HaProxy => "COUNTERSIGN_TEST_HAPROXY",
             Self::PgBouncer => "COUNTERSIGN_TEST_PGBOUNCER",
+            Self::Etcd => "COUNTERSIGN_TEST_ETCD",
+            Self::Patroni => "COUNTERSIGN_TEST_PATRONI",
             Self::Sshd => "COUNTERSIGN_TEST_SSHD",
             Self::SystemdAnalyze => "COUNTERSIGN_TEST_SYSTEMD_ANALYZE",
             Self::Go => "COUNTERSIGN_TEST_GO",
@@ -89,6 +97,11 @@ impl External {
             Self::Curl => "curl is not installed: apt-get install curl",
             Self::HaProxy => "HAProxy is not installed: apt-get install haproxy",
             Self::PgBouncer => "PgBouncer is not installed: apt-get install pgbouncer",
+            Self::Etcd => "etcd is not installed: apt-get install etcd-server",
+            Self::Patroni => {
+                "Patroni is not installed: \
+                 python3 -m venv .venv/patroni && .venv/patroni/bin/pip install -r tests/python/patroni.txt"
+            }
             Self::Sshd => "OpenSSH's server is not installed: apt-get install openssh-server",
             Self::SystemdAnalyze => "systemd-analyze is not installed: apt-get install systemd",
             Self::Go => {
@@ -125,6 +138,8 @@ impl External {
             (None, Self::Curl) => program("curl"),
             (None, Self::HaProxy) => program("haproxy"),
             (None, Self::PgBouncer) => program("pgbouncer"),
+            (None, Self::Etcd) => program("etcd"),
+            (None, Self::Patroni) => in_repository(".venv/patroni/bin/python"),
             (None, Self::Sshd) => program("sshd"),
             (None, Self::SystemdAnalyze) => program("systemd-analyze"),
             (None, Self::Go) => program("go"),
@@ -141,6 +156,7 @@ impl External {
             Self::Frameworks => {
                 has_packages(&found, &["agents", "google.adk", "google.genai", "llama_index.tools.mcp", "pydantic_ai"])
             }
+            Self::Patroni => has_packages(&found, &["etcd", "patroni", "psycopg"]),
             Self::FrameworksMcp1 => has_packages(&found, &["langchain", "langchain_mcp_adapters", "smolagents"]),
             Self::NodeModules => node(&found).is_some(),
             _ => true,

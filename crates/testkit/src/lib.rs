@@ -2,14 +2,14 @@
 //! crate depends on this one but for its tests.
 //!
 //! ```text
-//! database    `cluster`: one for each test; `idle_connection` for statements; `standby`, a streaming one
+//! database    `cluster`: one for each test; `idle_connection` for statements; `standby`, a streaming one; `patroni`, a cluster of three nodes
 //! between     `proxy` loses connections, `pgbouncer` pools them; `sshd` is a bastion; `fake_server` misbehaves as PostgreSQL never does
 //! server      `server`, with an MCP client; `http`, over HTTP; `raw_stdio`, with raw lines; `haproxy` before them
 //! identities  `issuer` of JWTs, `oidc_provider` for sign-in
 //! receivers   `receiver` of webhooks; `collector` of OpenTelemetry; `web_browser`: Chromium, driven by `tests/browser`
 //! commands    `command`, the binary and what it printed; `front_end`: `query`, `pipe`, `psql`; `audit`
 //! files       `manifest`, `config_dir`, `social` (the demo's tools), `golden` (checked-in answers), `repository`
-//! time        `poll` waits; `exclusive`: tests that measure time are alone; `background` outlives a test; `long_form`
+//! time        `poll` waits; `successes` measures gaps; `exclusive`: tests that measure time are alone; `background` outlives a test; `long_form`
 //! machine     `external` programs that may be missing, `process` (signals, memory), `small_disk`
 //! ```
 #![allow(
@@ -38,6 +38,7 @@ mod issuer;
 pub mod long_form;
 mod manifest;
 mod oidc_provider;
+mod patroni;
 mod pgbouncer;
 pub mod poll;
 mod process;
@@ -50,6 +51,7 @@ mod small_disk;
 pub mod social;
 mod sshd;
 mod standby;
+mod successes;
 mod web_browser;
 
 pub use cluster::{
@@ -71,6 +73,7 @@ pub use long_form::say;
 pub use manifest::TestManifest;
 pub use mcp::{Client, ProtocolGeneration, UserAnswer};
 pub use oidc_provider::{OidcProvider, ProviderBehaviour};
+pub use patroni::{Patroni, Role, skip_without_patroni};
 pub use pgbouncer::PgBouncer;
 pub use process::{ProcessMemory, command_line, descendants, send_signal};
 pub use proxy::{ConnectionFault, FaultPoint, Proxy};
@@ -81,4 +84,5 @@ pub use server::{Server, arguments, countersign};
 pub use small_disk::SmallDisk;
 pub use sshd::Sshd;
 pub use standby::Standby;
+pub use successes::Successes;
 pub use web_browser::{Focused, Tab, WebBrowser};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The interval between two polls.
-const INTERVAL: Duration = Duration::from_millis(5);
+pub(crate) const INTERVAL: Duration = Duration::from_millis(5);
 
 /// The time after which the test fails.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -13,13 +13,27 @@ pub async fn until(what: &str, mut is_met: impl AsyncFnMut() -> bool) {
     until_some(what, async || is_met().await.then_some(())).await;
 }
 
+/// Like [`until`], with another deadline.
+pub async fn until_within(deadline: Duration, what: &str, mut is_met: impl AsyncFnMut() -> bool) {
+    some_within(deadline, what, async || is_met().await.then_some(())).await;
+}
+
+/// Like [`until_some`], with another deadline.
+pub async fn some_within<T>(deadline: Duration, what: &str, value: impl AsyncFnMut() -> Option<T>) -> T {
+    within(deadline, value).await.unwrap_or_else(|| panic!("not within {deadline:?}: {what}"))
+}
+
 /// Polls until there is a value. `what` names it in the panic message.
 pub async fn until_some<T>(what: &str, value: impl AsyncFnMut() -> Option<T>) -> T {
-    within_deadline(value).await.unwrap_or_else(|| panic!("not within {DEADLINE:?}: {what}"))
+    some_within(DEADLINE, what, value).await
 }
 
 /// Polls until there is a value; `None` if there is none before the deadline.
-pub async fn within_deadline<T>(mut value: impl AsyncFnMut() -> Option<T>) -> Option<T> {
+pub async fn within_deadline<T>(value: impl AsyncFnMut() -> Option<T>) -> Option<T> {
+    within(DEADLINE, value).await
+}
+
+async fn within<T>(deadline: Duration, mut value: impl AsyncFnMut() -> Option<T>) -> Option<T> {
     let polling = async {
         loop {
             if let Some(value) = value().await {
@@ -28,5 +42,5 @@ pub async fn within_deadline<T>(mut value: impl AsyncFnMut() -> Option<T>) -> Op
             tokio::time::sleep(INTERVAL).await;
         }
     };
-    tokio::time::timeout(DEADLINE, polling).await.ok()
+    tokio::time::timeout(deadline, polling).await.ok()
 }

@@ -100,7 +100,7 @@ struct Armed {
 impl Proxy {
     /// A proxy in front of the server of this database.
     pub fn before(database: &Database) -> Self {
-        Self::before_socket(database, &database.cluster().socket_dir())
+        Self::before_socket(database, &database.socket_dir())
     }
 
     /// A proxy in front of the socket in this folder, such as a pooler's.
@@ -111,7 +111,7 @@ impl Proxy {
             .permissions(PermissionsExt::from_mode(0o711))
             .tempdir_in("/tmp")
             .expect("a short folder");
-        let socket = format!(".s.PGSQL.{}", database.cluster().port());
+        let socket = format!(".s.PGSQL.{}", database.port());
         let listener = UnixListener::bind(folder.path().join(&socket)).expect("a socket to listen on");
         let anybody = PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(folder.path().join(&socket), anybody).expect("a socket for everybody");
@@ -135,7 +135,7 @@ impl Proxy {
 
     /// The connection string through this proxy.
     pub fn url(&self) -> String {
-        let (folder, port) = (self.folder.path().display(), self.database.cluster().port());
+        let (folder, port) = (self.folder.path().display(), self.database.port());
         format!("host={folder} port={port} user=postgres dbname={}", self.database.name())
     }
 
