@@ -1,5 +1,7 @@
-//! Servers on one database behind one proxy, with or without a pooler. A killed process is replaced.
+//! Servers on one database: behind one proxy, with or without a pooler, or on the addresses of a configuration file. A
+//! killed process is replaced.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,7 +11,7 @@ use mcp::{Client, ClientError};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use testkit::{Database, PgBouncer, Proxy, Server, TestManifest, arguments};
+use testkit::{Database, PgBouncer, Proxy, Server, Successes, TestManifest, arguments};
 use tokio::sync::RwLock;
 
 use super::operator;
@@ -20,38 +22,66 @@ const TIMEOUT: Duration = Duration::from_secs(180);
 pub(super) struct Fleet {
     db: Database,
     proxy: Proxy,
-    pooler: Option<PgBouncer>,
+    route: Route,
     manifest: TestManifest,
     servers: Vec<RwLock<Arc<Client>>>,
     calls: AtomicUsize,
+    /// Writes that were acknowledged.
+    writes: Successes,
+}
+
+/// The way to the database.
+enum Route {
+    Proxy,
+    Pooler(PgBouncer),
+    /// The configuration of each server.
+    Files(Vec<PathBuf>),
 }
 
 impl Fleet {
     pub(super) async fn start(db: &Database, servers: usize) -> Self {
-        Self::with(db, Proxy::before(db), None, servers).await
+        Self::with(db, Proxy::before(db), Route::Proxy, servers, operator::SCHEMA, operator::TOOLS).await
     }
 
     /// The servers are before a pooler, and the proxy is behind it. There are fewer backends than agents.
     pub(super) async fn start_pooled(db: &Database, servers: usize) -> Self {
         let proxy = Proxy::before(db);
         let pooler = PgBouncer::before(&proxy, db, &[("default_pool_size", "4")]).await;
-        Self::with(db, proxy, Some(pooler), servers).await
+        Self::with(db, proxy, Route::Pooler(pooler), servers, operator::SCHEMA, operator::TOOLS).await
     }
 
-    async fn with(db: &Database, proxy: Proxy, pooler: Option<PgBouncer>, servers: usize) -> Self {
-        db.run(operator::SCHEMA).await;
-        let manifest = TestManifest::new(operator::TOOLS);
-        let mut fleet =
-            Self { db: db.clone(), proxy, pooler, manifest, servers: Vec::new(), calls: AtomicUsize::new(0) };
-        let started = join_all((0..servers).map(|_| fleet.start_one())).await;
+    /// One server for each of these configuration files, with more tables and tools. No proxy is between.
+    pub(super) async fn start_configured(db: &Database, files: Vec<PathBuf>, schema: &str, tools: &str) -> Self {
+        let servers = files.len();
+        let (schema, tools) = ([operator::SCHEMA, schema].concat(), [operator::TOOLS, tools].concat());
+        Self::with(db, Proxy::before(db), Route::Files(files), servers, &schema, &tools).await
+    }
+
+    async fn with(db: &Database, proxy: Proxy, route: Route, servers: usize, schema: &str, tools: &str) -> Self {
+        db.run(schema).await;
+        let mut fleet = Self {
+            db: db.clone(),
+            proxy,
+            route,
+            manifest: TestManifest::new(tools),
+            servers: Vec::new(),
+            calls: AtomicUsize::new(0),
+            writes: Successes::default(),
+        };
+        let started = join_all((0..servers).map(|number| fleet.start_one(number))).await;
         fleet.servers = started.into_iter().map(|server| RwLock::new(Arc::new(server))).collect();
         fleet
     }
 
-    async fn start_one(&self) -> Client {
-        let mut command = match &self.pooler {
-            Some(pooler) => Server::command_pooled(pooler),
-            None => Server::command_through(&self.proxy, &self.db),
+    async fn start_one(&self, number: usize) -> Client {
+        let mut command = match &self.route {
+            Route::Pooler(pooler) => Server::command_pooled(pooler),
+            Route::Proxy => Server::command_through(&self.proxy, &self.db),
+            Route::Files(files) => {
+                let mut command = Server::command(&self.db);
+                command.arg("--config").arg(&files[number]);
+                command
+            }
         };
         command.args(self.manifest.arguments()).env("COUNTERSIGN_ACTOR", operator::ACTOR);
         // This test causes lost connections; their log lines are not shown.
@@ -60,12 +90,12 @@ impl Fleet {
     }
 
     pub(super) fn is_pooled(&self) -> bool {
-        self.pooler.is_some()
+        matches!(self.route, Route::Pooler(_))
     }
 
     /// Kills the pooler in the middle of whatever it does.
     pub(super) async fn crash_pooler(&self) {
-        let Some(pooler) = &self.pooler else { return };
+        let Route::Pooler(pooler) = &self.route else { return };
         pooler.crash().await;
     }
 
@@ -79,6 +109,10 @@ impl Fleet {
 
     pub(super) fn calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn writes(&self) -> &Successes {
+        &self.writes
     }
 
     /// Calls a tool on one of the servers; the envelope.
@@ -103,11 +137,11 @@ impl Fleet {
     /// Starts another one in the place of one that was killed.
     pub(super) async fn replace(&self, server: usize) {
         let mut place = self.servers[server].write().await;
-        if let Some(pooler) = &self.pooler {
+        if let Route::Pooler(pooler) = &self.route {
             // A server does not start without its database.
             pooler.until_ready().await;
         }
-        *place = Arc::new(self.start_one().await);
+        *place = Arc::new(self.start_one(server).await);
     }
 
     /// Ends them all in good order, so that nothing is on its way any more.

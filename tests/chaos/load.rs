@@ -200,6 +200,7 @@ impl Agent {
             self.journal.lock().unwrap().answers.push(Answer { call: call.clone(), envelope: envelope.clone() });
             let data = &envelope["data"];
             if envelope["success"] == true {
+                self.fleet.writes().add();
                 let is_duplicate = data["duplicate"] == true;
                 let receipt =
                     if is_duplicate { &data["original_correlation_id"] } else { &envelope["meta"]["correlation_id"] };

@@ -7,13 +7,15 @@
 //!
 //! A person takes back by plans what agents write into tables of their own, and is interrupted in all ways meanwhile (`operator`).
 //!
-//! Further runs have PgBouncer in transaction mode between the servers and PostgreSQL, or only one server.
+//! Further runs have PgBouncer in transaction mode between the servers and PostgreSQL, or only one server, or Patroni with three nodes
+//! (in the long form: `failovers`).
 //!
 //! Each run plays every fault and every way to run a plan once, and in its long form goes on for some seconds. `COUNTERSIGN_CHAOS_SECONDS` makes it longer,
 //! `COUNTERSIGN_CHAOS_SEED` plays the same faults again.
 
 mod checker;
 mod control;
+mod failovers;
 mod faults;
 mod fleet;
 mod load;
@@ -22,7 +24,7 @@ mod operator;
 use std::sync::Arc;
 use std::time::Duration;
 
-use testkit::{Database, External, external, lone_database, long_form, say, skip_without};
+use testkit::{Database, External, external, lone_database, long_form, say, skip_without, skip_without_patroni};
 
 use fleet::Fleet;
 use load::{Journal, Load};
@@ -66,6 +68,16 @@ async fn the_same_holds_behind_a_pooler_that_is_killed_as_well() {
     let _turn = TURNS.acquire().await;
     let db = lone_database().await;
     let broken = run("chaos behind PgBouncer", &db, Fleet::start_pooled(&db, SERVERS).await, at_least()).await;
+    assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_holds_through_every_failover_of_patroni() {
+    if long_form::is_left_out() || skip_without_patroni() {
+        return;
+    }
+    let _turns = TURNS.acquire_many(2).await;
+    let broken = failovers::run("chaos with Patroni", at_least()).await;
     assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
 }
 
