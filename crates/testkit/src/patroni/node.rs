@@ -66,14 +66,14 @@ impl Account {
     }
 
     /// The command for a Python program. If the tests run as root, its interpreter may be below root's home, which the
-    /// account can only read with this capability.
+    /// account can only enter with this capability (root in a container has no `dac_read_search`).
     fn python(&self, interpreter: &Path) -> Command {
         if !geteuid().is_root() {
             return Command::new(interpreter);
         }
         let mut command = Command::new("setpriv");
         command.args([format!("--reuid={}", self.uid), format!("--regid={}", self.gid)]);
-        command.args(["--clear-groups", "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]);
+        command.args(["--clear-groups", "--inh-caps=+dac_override", "--ambient-caps=+dac_override"]);
         command.arg("--").arg(interpreter);
         command
     }
