@@ -18,11 +18,19 @@ begin
 end $$;
 comment on function countersign.check_outside_change(oid) is 'CS003 for the login of a server.';
 
-create function countersign.refuse_truncate() returns trigger
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+-- Without `all_writers` the trigger has a condition, so that only servers come here.
+create function countersign.at_truncate() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-    raise exception 'TRUNCATE of %, whose changes are recorded row by row', tg_relid::regclass using errcode = '0A000';
+    if exists (select from countersign.writer_login w where w.role_name = session_user) then
+        raise exception 'TRUNCATE of %, whose changes are recorded row by row', tg_relid::regclass using errcode = '0A000';
+    end if;
+    insert into countersign.effect (relation, shape, op, changed_at, origin, xid)
+    select t.relation, t.shape, 'T', clock_timestamp(), concat_ws(' ', session_user, current_setting('application_name')), pg_current_xact_id()
+    from countersign.tracked t where t.is_current and t.relation = coalesce(pg_partition_root(tg_relid)::oid, tg_relid);
+    return null;
 end $$;
+comment on function countersign.at_truncate() is 'Refuses the TRUNCATE of a server, and notes that of others (op T) where all writers are recorded.';
 
 -- The columns by which a row is found again: of the primary key, or else of the smallest unique index over NOT NULL columns.
 create function countersign.key_of(relation oid, out columns text[], out operators text[])
@@ -114,15 +122,17 @@ begin
                                set_shape.sensitive)
     then
         update countersign.tracked t
-        set maintained = set_shape.maintained, is_log = set_shape.is_log, all_writers = set_shape.all_writers, writers = new.writers
+        set maintained = set_shape.maintained, is_log = set_shape.is_log, all_writers = set_shape.all_writers, writers = new.writers,
+            all_writers_since = case when set_shape.all_writers then t.all_writers_since end
         where t.shape = old.shape;
         new.shape := old.shape;
     else
         update countersign.tracked t set is_current = false where t.shape = old.shape;
         insert into countersign.tracked (relation, name, columns, numbers, types, type_ids, type_mods, key_columns, key_operators, fixed, computed, unstored, maintained, sensitive,
-            is_log, all_writers, writers)
+            is_log, all_writers, writers, unbroken_since, all_writers_since)
         values (target, new.name, new.columns, new.numbers, new.types, new.type_ids, new.type_mods, new.key_columns, new.key_operators, new.fixed, new.computed, new.unstored,
-            set_shape.maintained, set_shape.sensitive, set_shape.is_log, set_shape.all_writers, new.writers)
+            set_shape.maintained, set_shape.sensitive, set_shape.is_log, set_shape.all_writers, new.writers, old.unbroken_since,
+            case when set_shape.all_writers then old.all_writers_since end)
         returning shape into new.shape;
     end if;
 
@@ -163,6 +173,7 @@ declare
     shape      integer;
     leaf       regclass;
     condition  text;
+    is_broken  boolean := not exists (select from pg_trigger g where g.tgrelid = target and g.tgname = '!countersign' and g.tgenabled = 'A');
 begin
     select c.* into strict rel from pg_class c where c.oid = target;
     if rel.relkind not in ('r', 'p') or rel.relpersistence = 't' or rel.relnamespace = 'countersign'::regnamespace then
@@ -195,10 +206,16 @@ begin
     end if;
     for leaf in select p.relid from pg_partition_tree(target) p union select target loop
         execute format('drop trigger if exists "!countersign_truncate" on %s', leaf);
-        execute format('create trigger "!countersign_truncate" before truncate on %s for each statement when (%s) '
-                       'execute function countersign.refuse_truncate()', leaf, condition);
+        execute format('create trigger "!countersign_truncate" before truncate on %s for each statement %s', leaf,
+            case when all_writers then '' else format('when (%s)', condition) end || ' execute function countersign.at_truncate()');
         execute format('alter table %s enable always trigger "!countersign_truncate"', leaf);
     end loop;
+    -- By now no other transaction has changes of the table that were not recorded.
+    update countersign.tracked t
+    set unbroken_since = case when is_broken then clock_timestamp() else coalesce(t.unbroken_since, clock_timestamp()) end,
+        all_writers_since = case when track.all_writers then
+            case when is_broken then clock_timestamp() else coalesce(t.all_writers_since, clock_timestamp()) end end
+    where t.relation = target and t.is_current;
     return shape;
 end $$;
 comment on function countersign.track(regclass, text[], text[], boolean, boolean) is
@@ -488,9 +505,11 @@ end $body$,
         changed,
         case when t.all_writers then format($outside$
         insert into countersign.effect (relation, shape, op, by_trigger, key, key_before, before, after, unchanged,
-            secret_before, secret_after, changed_at, origin)
+            secret_before, secret_after, changed_at, origin, xid, is_misshapen)
         values (%s, pg_catalog.clock_timestamp(),
-            pg_catalog.concat_ws(' ', session_user, pg_catalog.current_setting('application_name')));$outside$, changed) end,
+            pg_catalog.concat_ws(' ', session_user, pg_catalog.current_setting('application_name')), pg_catalog.pg_current_xact_id(),
+            case when (select c.relnatts from pg_catalog.pg_class c where c.oid operator(pg_catalog.=) %s) operator(pg_catalog.<>) %s then true end);$outside$,
+            changed, t.relation, (select case when countersign.has_current_shape(t) then c.relnatts else 0 end from pg_class c where c.oid = t.relation)) end,
         key_moved));
 end $fn$;
 comment on function countersign.tracking_function(integer, boolean) is

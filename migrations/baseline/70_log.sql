@@ -363,7 +363,16 @@ begin
         delete from countersign.reversal v where v.correlation_id = any (doomed);
         delete from countersign.reversal_part v where v.correlation_id = any (doomed);
     end if;
-    delete from countersign.effect e where e.correlation_id is null and e.changed_at < made_before;
+    -- Whole transactions, by their last change.
+    delete from countersign.effect e
+    where e.correlation_id is null and e.changed_at < made_before
+      and not exists (select from countersign.effect o where o.correlation_id is null and o.xid = e.xid and o.changed_at >= made_before
+                         and countersign.ledger_era(o.changed_at) = countersign.ledger_era(e.changed_at));
+    get diagnostics deleted = row_count;
+    if removed_records > 0 or deleted > 0 then
+        insert into countersign.pruned_changes (until) values (made_before)
+        on conflict (only_row) do update set until = greatest(pruned_changes.until, excluded.until);
+    end if;
     return next;
 end $$;
 comment on function countersign.prune_records(timestamptz, text, bigint, integer) is

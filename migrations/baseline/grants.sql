@@ -175,3 +175,16 @@ grant execute on function
     countersign.key_match(countersign.tracked, text),
     countersign.image_columns(countersign.tracked, text)
     to {writer}, countersign_operator;
+
+-- History. Each reads the table with the rights of its caller.
+grant select on countersign.pruned_changes to {writer}, countersign_approver, countersign_operator, countersign_console;
+grant execute on function
+    countersign.key_of(oid), countersign.key_columns(oid), countersign.has_current_shape(countersign.tracked), countersign.table_name(oid),
+    countersign.only(countersign.tracked), countersign.row_image_expression(countersign.tracked), countersign.fields(text), countersign.field_value(text),
+    countersign.effects_of_row(oid, text),
+    countersign.full_before_image(text, text, smallint[]),
+    countersign.ledger_era(timestamp with time zone), countersign.may_read(oid, text[]),
+    countersign.history_scope(oid, timestamp with time zone),
+    countersign.history_image(text, integer[], integer),
+    countersign.rows_at(countersign.history_scope, timestamp with time zone, text, text[], text[], integer)
+    to {writer}, countersign_approver, countersign_operator, countersign_console;

@@ -8,7 +8,7 @@ use testkit::{Database, Server, TestManifest, database, run_countersign};
 
 const SCHEMA: &str = include_str!("hospital/schema.sql");
 
-const TABLES: &[&str] = &[
+pub(crate) const TABLES: &[&str] = &[
     "hospital.ward",
     "hospital.room",
     "hospital.bed",
@@ -139,7 +139,7 @@ param = [{ name = "key", description = "Which." }, { name = "value", description
 "#;
 
 /// What each tool is called with. An admission is dropped that nothing refers to.
-async fn calls(db: &Database) -> Vec<(&'static str, Value)> {
+pub(crate) async fn calls(db: &Database) -> Vec<(&'static str, Value)> {
     let free = "select b.id from hospital.bed b where not exists (select from hospital.bed_assignment a where a.bed_id = b.id) limit 1";
     let bed: i64 = db.value(free).await.parse().unwrap();
     vec![
@@ -163,7 +163,7 @@ async fn calls(db: &Database) -> Vec<(&'static str, Value)> {
 }
 
 /// The hospital, its tables tracked; none where PostgreSQL has no btree_gist.
-async fn hospital() -> Option<(Database, TestManifest)> {
+pub(crate) async fn hospital() -> Option<(Database, TestManifest)> {
     let db = database().await;
     if db.rows("select from pg_available_extensions where name = 'btree_gist'").await.is_empty() {
         testkit::external::skip("PostgreSQL has no extension btree_gist: apt-get install postgresql-contrib");

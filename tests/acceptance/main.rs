@@ -36,6 +36,7 @@ mod explain_query;
 mod freezes;
 mod front_ends;
 mod hardening;
+mod history;
 mod hospital;
 mod hostile_arguments;
 mod http;

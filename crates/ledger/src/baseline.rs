@@ -10,6 +10,7 @@ pub const BASELINE: [(&str, &str); 23] = [
     ("46_restore", include_str!("../../../migrations/baseline/46_restore.sql")),
     ("47_proof", include_str!("../../../migrations/baseline/47_proof.sql")),
     ("48_receipts", include_str!("../../../migrations/baseline/48_receipts.sql")),
+    ("49_history", include_str!("../../../migrations/baseline/49_history.sql")),
     ("50_plans", include_str!("../../../migrations/baseline/50_plans.sql")),
     ("60_definitions", include_str!("../../../migrations/baseline/60_definitions.sql")),
     ("65_proposals", include_str!("../../../migrations/baseline/65_proposals.sql")),

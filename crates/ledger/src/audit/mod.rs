@@ -7,6 +7,7 @@
 mod checkpoints;
 mod export;
 mod finding;
+mod past_rows;
 mod prove;
 mod prune;
 mod read;
@@ -31,6 +32,7 @@ use tokio::time::Instant;
 pub use checkpoints::{KeptCheckpoint, LogKey, SignatureState, TrustedKeys};
 pub use export::{ExportError, Exported, Parts};
 pub use finding::{Discrepancy, VerifyFinding};
+pub use past_rows::{ColumnValue, PastError};
 pub use prove::ProveError;
 pub use prune::{PrunePlan, Pruned};
 pub use read::{LedgerNames, RecordFilter, RecordName, SessionActivity, ToolCounts};

@@ -165,7 +165,7 @@ impl RecordedChange {
 
 /// The values in a row image, the text form of a composite value (PostgreSQL manual, section 8.16.6): `(1,"a
 /// ""b""",)`.
-fn fields(image: &str) -> Vec<Option<String>> {
+pub(crate) fn fields(image: &str) -> Vec<Option<String>> {
     let mut fields = Vec::new();
     let inner = image.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or_default();
     let mut characters = inner.chars().peekable();

@@ -197,6 +197,22 @@ impl Records {
         }
     }
 
+    /// The rows of one query in a read-only transaction, so that no code of a table writes.
+    pub(crate) async fn read_only<T: DeserializeOwned>(
+        &self,
+        sql: &str,
+        params: &[Option<String>],
+    ) -> Result<Vec<T>, pg::Error> {
+        let deadline = Instant::now() + self.timeout;
+        let mut lease = self.writer.acquire(deadline).await?;
+        lease.session().begin(Some("read only"), &[]).await.map_err(|failed| failed.error)?;
+        let outcome = lease.run_one(sql, params, deadline).await?;
+        let columns = self.writer.resolve_columns(&mut lease, &outcome.columns).await?;
+        lease.session().batch_execute("commit").await?;
+        let parsed = outcome.rows.iter().map(|row| serde_json::from_value(Value::Object(as_object(row, &columns))));
+        parsed.collect::<Result<_, _>>().map_err(|error| pg::Error::Lost(std::io::Error::other(error)))
+    }
+
     async fn try_objects(&self, sql: &str, params: &[Option<String>]) -> Result<Vec<Map<String, Value>>, pg::Error> {
         let deadline = Instant::now() + self.timeout;
         let mut lease = self.writer.acquire(deadline).await?;
