@@ -56,7 +56,9 @@ pub async fn tamper(database: &Database, sql: &str) {
     const TABLES: [&str; 9] =
         ["record", "effect", "reversal", "reversal_part", "event", "leaf", "tree_node", "checkpoint", "log_key"];
     let switch = |to: &str| TABLES.map(|table| format!("alter table countersign.{table} {to} trigger all;")).concat();
-    database.run(&format!("begin; {} {sql}; {} commit", switch("disable"), switch("enable"))).await;
+    // Sealing holds this lock, and locks of these tables behind it.
+    let lock = "select from countersign.seal_state for update;";
+    database.run(&format!("begin; {lock} {} {sql}; {} commit", switch("disable"), switch("enable"))).await;
 }
 
 /// Rebuilds the log over the present records and events, which takes the owner's privileges.
