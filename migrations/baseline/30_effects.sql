@@ -495,7 +495,10 @@ end $body$,
         declared, prepare, format(key_of, 'old'), format(image, row_before), format(key_of, 'new'),
         format(image, case when hides is null then 'new' else 'w' end), case when hides is not null then ' secret_b := null;' end,
         case when large is null then format('b := %s;', format(image, row_before))
-             else format(E'if %s then\n                shown := %s; %s\n                b := %s;\n            else\n                b := %s;\n            end if;',
+             else format(E'%sif %s then\n                shown := %s; %s\n                b := %s;\n            else\n                b := %s;\n            end if;',
+                 -- Other programs go on writing after a migration has dropped or renamed one.
+                 case when t.all_writers then format(E'if (select pg_catalog.count(*) from pg_catalog.pg_attribute a where a.attrelid operator(pg_catalog.=) %s and a.attname operator(pg_catalog.=) any (%L::pg_catalog.name[])) operator(pg_catalog.<>) %s then\n                b := %s;\n            els',
+                                                     t.relation, large, cardinality(large), format(image, row_before)) else '' end,
                  (select string_agg(format('pg_catalog.pg_column_size(old.%I) operator(pg_catalog.>) 500', c), ' or ') from unnest(large) c),
                  row_before,
                  (select string_agg(format(E'\n                if pg_catalog.pg_column_size(old.%1$I) operator(pg_catalog.>) 500 and pg_catalog.record_image_eq(row(old.%1$I), row(new.%1$I)) then shown.%1$I := null; same := same operator(pg_catalog.||) %2$s::pg_catalog.int2; end if;',

@@ -459,3 +459,24 @@ async fn many_changes_are_answered_in_bounded_time() {
     assert!(whole.as_secs() < 60, "{whole:?}");
     println!("{} changes: the table in {whole:?}", db.value("select count(*) from countersign.effect").await);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_programs_go_on_writing_after_a_migration() {
+    let db = database().await;
+    db.run(
+        "create table public.page (id int primary key, note text, body text); \
+         insert into public.page values (1, repeat('n', 900), repeat('b', 900)); \
+         select countersign.track('public.page', all_writers => true)",
+    )
+    .await;
+    for change in ["rename column body to content", "drop column note"] {
+        db.run(&format!("alter table public.page {change}")).await;
+        db.run("update public.page set content = content || 'x'").await;
+    }
+    let recorded = "select count(*) from countersign.effect where relation = 'public.page'::regclass";
+    assert_eq!(db.value(recorded).await, "2");
+    renew(&db, "update public.page set content = 'short'").await;
+    db.run("update public.page set content = 'shorter'").await;
+    let rows = past(&db.url(), &["table", "public.page", "--at", &now(&db).await]).await;
+    assert_eq!(rows["rows"][0]["columns"]["content"], "shorter", "{rows}");
+}
