@@ -550,6 +550,7 @@ KEYS = {
     "result effects context",
     "decision": "id at login person proposal_id digest decision via tier tool account details",
     "question": "id at login person proposal_id digest via tool account details",
+    "schema_change": "id at login person change_id digest action account steps details",
     "freeze": "id at login person subject name details",
     "unfreeze": "id at login person subject name details",
     "prune": "id at login person records made_before details",

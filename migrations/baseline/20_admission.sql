@@ -550,7 +550,7 @@ begin
             return next a.correlation_id;
         end if;
     end loop;
-    perform countersign.keep_table_facts();
+    perform countersign.keep_table_facts(), countersign.expire_schema_changes();
 end $$;
 comment on function countersign.sweep(interval, integer) is
     'Ends attempts that nobody carries out: no transaction has locked the row, or the slot of a write that was reported. Notes what migrations have '

@@ -6,7 +6,7 @@ grant select on countersign.record, countersign.mutation, countersign.effect, co
     countersign.reversal_part, countersign.tracked, countersign.freeze, countersign.loss,
     countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal, countersign.approval, countersign.question, countersign.proposal_check,
     countersign.stored_plan, countersign.event, countersign.leaf, countersign.tree_node, countersign.log_key,
-    countersign.witness, countersign.checkpoint
+    countersign.witness, countersign.checkpoint, countersign.schema_change, countersign.schema_step
     to {writer}, countersign_approver, countersign_operator, countersign_console;
 
 -- Servers.
@@ -41,6 +41,7 @@ grant execute on function
     countersign.lock_proposal(uuid, uuid),
     countersign.end_proposal(uuid, uuid, text, text, text),
     countersign.sweep_proposals(integer),
+    countersign.propose_schema_change(uuid, text, text, text, text, text, text, json, text, text, integer),
     countersign.take_checks(text[], interval, integer),
     countersign.store_check(uuid, text, json),
     countersign.claim_notices(integer, interval),
@@ -68,6 +69,17 @@ grant execute on function countersign.approvals_of(countersign.proposal), counte
 grant execute on function countersign.begin_decision(uuid), countersign.request_check(uuid)
     to countersign_approver, countersign_console;
 grant execute on function countersign.decide_as_reviewer(uuid, text, text, text, text, text)
+    to countersign_approver;
+grant execute on function
+    countersign.bring_schema_change(uuid, text, text, text),
+    countersign.schema_change_lock(uuid),
+    countersign.begin_schema_change(uuid, text, text, text),
+    countersign.note_schema_step(uuid, integer, text, boolean, integer, timestamp with time zone, boolean),
+    countersign.end_schema_step(uuid, integer, text),
+    countersign.end_schema_change(uuid, text, text, text),
+    countersign.reject_schema_change(uuid, text, text, text),
+    countersign.undo_lost(oid, smallint[]),
+    countersign.tables_with_another_key()
     to countersign_approver;
 grant execute on function
     countersign.decide_as_console(uuid, text, bytea, interval, text, text, text),

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 26] = [
+const ALLOWED: [(&str, &[&str]); 27] = [
     ("countersign-types", &[]),
     ("countersign-pg-embedded", &[]),
     ("countersign-malloc-tuning", &[]),
@@ -14,13 +14,21 @@ const ALLOWED: [(&str, &[&str]); 26] = [
     ("countersign-agent-cli", &["countersign-types", "countersign-pg"]),
     ("countersign-manifest", &["countersign-types"]),
     ("countersign-tlog", &[]),
+    ("countersign-schema-change", &[]),
     ("countersign-http-client", &[]),
     ("countersign-http-server", &[]),
     ("countersign-telemetry", &["countersign-types", "countersign-http-client"]),
     ("countersign-read", &["countersign-pg"]),
     (
         "countersign-ledger",
-        &["countersign-types", "countersign-pg", "countersign-read", "countersign-tlog", "countersign-http-client"],
+        &[
+            "countersign-types",
+            "countersign-pg",
+            "countersign-read",
+            "countersign-tlog",
+            "countersign-http-client",
+            "countersign-schema-change",
+        ],
     ),
     ("countersign-witness", &["countersign-tlog", "countersign-http-server"]),
     ("countersign-catalog", &["countersign-types", "countersign-manifest", "countersign-read"]),
@@ -34,6 +42,7 @@ const ALLOWED: [(&str, &[&str]); 26] = [
             "countersign-ledger",
             "countersign-catalog",
             "countersign-review",
+            "countersign-schema-change",
             "countersign-telemetry",
         ],
     ),
@@ -55,6 +64,7 @@ const ALLOWED: [(&str, &[&str]); 26] = [
             "countersign-catalog",
             "countersign-review",
             "countersign-scaffold",
+            "countersign-schema-change",
             "countersign-telemetry",
             "countersign-tlog",
             "countersign-tools",
@@ -73,6 +83,7 @@ const ALLOWED: [(&str, &[&str]); 26] = [
             "countersign-types",
             "countersign-ledger",
             "countersign-review",
+            "countersign-schema-change",
             "countersign-auth",
             "countersign-http-server",
         ],

@@ -21,8 +21,8 @@ async fn with_every_tool(db: &Database) -> Server {
     Server::start(command).await
 }
 
-/// These write through a proposal: `proposals.rs` has them.
-const PROPOSING: [&str; 7] = [
+/// These write through a proposal, or not at all: `proposals.rs` and `schema_changes.rs` have them.
+const PROPOSING: [&str; 8] = [
     "upsert_package",
     "delete_package",
     "delete_package_photo",
@@ -30,6 +30,7 @@ const PROPOSING: [&str; 7] = [
     "cancel_booking",
     "confirm_proposal",
     "reject_proposal",
+    "propose_schema_change",
 ];
 
 #[tokio::test(flavor = "multi_thread")]

@@ -83,6 +83,7 @@ mod roles;
 mod row_security;
 mod samples;
 mod scaffold;
+mod schema_changes;
 mod sensitive;
 mod several_databases;
 mod shop;

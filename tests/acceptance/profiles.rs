@@ -61,7 +61,7 @@ async fn a_tool_that_is_not_there_and_a_profile_without_any_stop_the_start_with_
     }
     // Nothing else is for admins alone.
     let mut command = folder
-        .command(&config(&db.url(), "[profiles.b]\naccess = [\"admin\"]\nexcept = [\"undo_plan\", \"undo_run\"]\n"));
+        .command(&config(&db.url(), "[profiles.b]\naccess = [\"admin\"]\nexcept = [\"undo_plan\", \"undo_run\", \"get_proposal\", \"propose_schema_change\"]\n"));
     let said = String::from_utf8(command.arg("serve").output().await.unwrap().stderr).unwrap();
     assert!(said.contains("toml:4:11: profile b: no tool that is served is in it"), "{said}");
 }

@@ -174,6 +174,8 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/topics/monitoring.md", "5 0 * * *", "jobs_of_cron"),
     ("docs/topics/reading.md", "{\"query\": \"select handle", "the_sample_of_the_page_is_what_the_server_answers"),
     ("docs/topics/security-model.md", "revoke execute", "statements_for_operators"),
+    ("docs/topics/schema-changes.md", "[profiles.migrations]", "the_profile_of_schema_changes_has_its_tools"),
+    ("docs/topics/schema-changes.md", "$ cat change.sql", "the_commands_of_schema_changes_print_what_the_page_shows"),
     ("docs/topics/migrations.md", "$ countersign check", "the_commands_after_a_migration_print_what_the_page_shows"),
     ("docs/topics/migrations.md", "$ countersign track", "the_commands_after_a_migration_print_what_the_page_shows"),
     ("docs/topics/tracking.md", "countersign track", "usage_lines_name_commands_and_options_that_exist"),

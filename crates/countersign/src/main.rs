@@ -35,7 +35,7 @@ use manifest::Diagnostics;
 use crate::commands::cli::{Cli, Command};
 use crate::commands::{
     audit, check, console, demo, doctor, freeze, front_ends, generated, init, install, keys, proposals, scaffold,
-    serve, token, track, try_tool, undo, witness,
+    schema, serve, token, track, try_tool, undo, witness,
 };
 use crate::settings::{ConfigSources, DatabaseSettings, OpenSecretFile, Settings};
 
@@ -117,6 +117,7 @@ async fn run(command: Command, sources: ConfigSources, settings: Settings) -> an
         Command::Try(arguments) => return try_tool::run(&arguments.own, &settings).await,
         Command::Audit(command) => return audit::run(command, &settings).await,
         Command::Proposals(command) => return proposals::run(command, &settings).await,
+        Command::Schema(command) => return schema::run(command, &settings).await,
         Command::Keys(command) => keys::run(command, settings.database()?).await?,
         Command::Console(arguments) => return console::run(arguments, &settings, doctor::health_check).await,
         Command::Witness(command) => witness::run(command).await?,

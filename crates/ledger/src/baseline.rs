@@ -22,6 +22,7 @@ pub const BASELINE: [(&str, &str); 24] = [
     ("70_log", include_str!("../../../migrations/baseline/70_log.sql")),
     ("71_loss", include_str!("../../../migrations/baseline/71_loss.sql")),
     ("72_entries", ENTRIES),
+    ("72_schema_changes", include_str!("../../../migrations/baseline/72_schema_changes.sql")),
     ("75_reads", include_str!("../../../migrations/baseline/75_reads.sql")),
     ("77_policies", include_str!("../../../migrations/baseline/77_policies.sql")),
     ("80_people", include_str!("../../../migrations/baseline/80_people.sql")),

@@ -15,7 +15,7 @@
 //! evidence  a write's record, for one account (`records`), its effects, and conflicts of its undo; `tracking`: whether
 //!           all its changes are recorded
 //! undo      undo of writes: by agents' tools, by people (`operator`), of many (`plans`)
-//! people    `proposals` wait for agreement; `freezes` stop an account's writes; `console`; `notices`
+//! people    `proposals` wait for agreement; `schema_changes` people carry out themselves; `freezes` stop an account's writes; `console`; `notices`
 //! audit     the records of all accounts: read, sealed in the log, signed, proved, verified, pruned
 //! reads     `read_log`, which servers write asynchronously; `reader_role` checks the login of the read path
 //! watch     `doctor` finds what is stuck, `gauges` counts what is open, `sweep` ends what stopped servers left
@@ -31,7 +31,7 @@ mod people;
 mod reads;
 mod watch;
 mod write;
-pub use people::{console, proposals};
+pub use people::{console, proposals, schema_changes};
 pub use undo::{operator, plans};
 mod fingerprint;
 mod options;
@@ -91,6 +91,7 @@ use types::{ConditionShape, DescribeError, DescribeStatement, Requirements, Requ
 
 use crate::people::console::ConsoleSessions;
 use crate::people::proposals::Proposals;
+use crate::people::schema_changes::SchemaChanges;
 
 /// The time limit for a statement about the set-up of a ledger.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -190,6 +191,12 @@ impl Ledger {
     #[must_use]
     pub fn proposals(&self) -> Proposals {
         Proposals::new(self.writer.clone(), self.gate.clone(), self.records(), &self.settings)
+    }
+
+    /// The schema changes, which people carry out.
+    #[must_use]
+    pub fn schema_changes(&self) -> SchemaChanges {
+        SchemaChanges::new(self.writer.clone(), self.records(), self.settings.call_deadline)
     }
 
     /// The notices of proposals that wait to be sent.

@@ -21,8 +21,16 @@ pub const PROPOSAL_REMOVED: &str = "what was rejected or has expired is removed 
 /// next, so they are omitted; only hints about privileges are for people.
 #[must_use]
 pub fn refused_decision(failure: &Failure) -> String {
+    match failure.code {
+        ErrorCode::NotFound => format!("there is no such proposal: {PROPOSAL_REMOVED}"),
+        _ => refused_change(failure),
+    }
+}
+
+/// The message of a failure, with what a person can do about it.
+#[must_use]
+pub fn refused_change(failure: &Failure) -> String {
     match (&failure.hint, failure.code) {
-        (_, ErrorCode::NotFound) => format!("there is no such proposal: {PROPOSAL_REMOVED}"),
         (Some(hint), ErrorCode::NotPermitted) => format!("{}. {hint}", failure.message),
         _ => failure.message.clone(),
     }

@@ -17,7 +17,7 @@ const PART_KEYS: [&str; 5] = ["params", "result", "effects", "context", "details
 const TIME_KEYS: [&str; 5] = ["at", "admitted_at", "completed_at", "decided_at", "made_before"];
 
 /// The keys of each kind, in order.
-const KINDS: [(&str, &[&str]); 12] = [
+const KINDS: [(&str, &[&str]); 13] = [
     (
         "record",
         &[
@@ -64,6 +64,7 @@ const KINDS: [(&str, &[&str]); 12] = [
         ],
     ),
     ("question", &["id", "at", "login", "person", "proposal_id", "digest", "via", "tool", "account", "details"]),
+    ("schema_change", &["id", "at", "login", "person", "change_id", "digest", "action", "account", "steps", "details"]),
     ("freeze", &["id", "at", "login", "person", "subject", "name", "details"]),
     ("unfreeze", &["id", "at", "login", "person", "subject", "name", "details"]),
     ("prune", &["id", "at", "login", "person", "records", "made_before", "details"]),

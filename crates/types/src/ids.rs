@@ -42,6 +42,11 @@ id! {
     ProposalId
 }
 
+id! {
+    /// The UUID v4 of a schema change.
+    SchemaChangeId
+}
+
 /// The first characters of an id in its hyphenated form, as a person types them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdPrefix(String);

@@ -59,7 +59,7 @@ pub use envelope::{Envelope, Failure, Meta, Rollback, StandbyAge, TOOL_VERSION, 
 pub use error_code::ErrorCode;
 pub use escape::{beginning, in_sentence, quoted, visible};
 pub use id_scanner::IdScanner;
-pub use ids::{CorrelationId, IdPrefix, ProposalId};
+pub use ids::{CorrelationId, IdPrefix, ProposalId, SchemaChangeId};
 pub use json_text::JsonText;
 pub use line_codec::{Line, LineCodec};
 pub use mask::{Mask, MaskKey, MaskedColumn, Masks};

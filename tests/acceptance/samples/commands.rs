@@ -222,6 +222,30 @@ async fn the_commands_after_a_migration_print_what_the_page_shows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_profile_of_schema_changes_has_its_tools() {
+    let db = testkit::database().await;
+    let folder = ConfigDir::new();
+    let profile = sample("docs/topics/schema-changes.md", "[profiles.migrations]");
+    let mut command = folder.command(&format!("database_url = {:?}\nlog = \"warn\"\n{profile}", db.writer_url()));
+    command.args(["serve", "--profile", "migrations"]);
+    let names = testkit::Server::start(command).await.tool_names().await;
+    let expected = ["query_database", "describe_database", "explain_query", "get_proposal", "propose_schema_change"];
+    assert_eq!(names, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_schema_changes_print_what_the_page_shows() {
+    let shop = Shop::ready().await;
+    let shown = sample("docs/topics/schema-changes.md", "$ cat change.sql");
+    let mut steps = shown.split("$ ").filter(|step| !step.is_empty());
+    let (_, sql) = steps.next().unwrap().split_once('\n').unwrap();
+    std::fs::write(shop.folder().join("change.sql"), sql).unwrap();
+    let (command, output) = steps.next().unwrap().split_once('\n').unwrap();
+    let printed = shop.shell(&format!("DATABASE_URL='{}' {command}", shop.url("me")), "").await;
+    assert_eq!(without_ids(&printed), without_ids(output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_commands_of_undo_print_what_the_page_shows() {
     let shop = Shop::ready().await;
     shop.run(&sample("docs/topics/undo.md", "create role olga")).await;

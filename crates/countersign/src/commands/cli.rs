@@ -26,6 +26,7 @@ use crate::commands::console::args::ConsoleArgs;
 use crate::commands::freeze::{FreezeArgs, UnfreezeArgs};
 use crate::commands::keys::KeysCommand;
 use crate::commands::proposals::args::ProposalsCommand;
+use crate::commands::schema::args::SchemaCommand;
 use crate::commands::token::args::TokenCommand;
 use crate::commands::track::{TrackArgs, UntrackArgs};
 use crate::commands::undo::args::UndoArgs;
@@ -100,6 +101,9 @@ pub(crate) enum Command {
     /// Show the writes that wait for agreement, and approve or reject them.
     #[command(subcommand)]
     Proposals(ProposalsCommand),
+    /// Show changes of tables' definitions, and carry them out in your own login.
+    #[command(subcommand)]
+    Schema(SchemaCommand),
     /// Serve the web page on which people decide on proposals and undo writes.
     ///
     /// Needs a database login that has the role countersign_console and nothing else. It listens on

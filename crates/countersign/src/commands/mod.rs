@@ -15,6 +15,7 @@ pub(crate) mod install;
 pub(crate) mod keys;
 pub(crate) mod proposals;
 pub(crate) mod scaffold;
+pub(crate) mod schema;
 pub(crate) mod serve;
 pub(crate) mod several;
 pub(crate) mod token;

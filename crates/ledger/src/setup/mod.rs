@@ -178,8 +178,8 @@ pub async fn load_once(target: &ConnectOptions, schema: &str, own_texts: &[&str]
     Ok(loaded)
 }
 
-struct Setup {
-    session: Session,
+pub(crate) struct Setup {
+    pub(crate) session: Session,
     /// The role that runs all statements.
     user: String,
     /// Whether that role may create roles.
@@ -189,7 +189,8 @@ struct Setup {
 }
 
 const LOGIN_SQL: &str = "\
-select current_user, (r.rolsuper or r.rolcreaterole)::text, current_database() from pg_roles r where r.rolname = current_user";
+select current_user, (r.rolsuper or r.rolcreaterole)::text, pg_catalog.current_database() from pg_catalog.pg_roles r \
+where r.rolname = current_user";
 
 impl Setup {
     /// Opens the transaction, and waits while another one sets up the same database.
@@ -199,6 +200,11 @@ impl Setup {
         let mut session = Session::connect(target, &settings).await.map_err(pg::Error::from)?;
         session.batch_execute("begin").await?;
         session.batch_execute(&format!("select pg_advisory_xact_lock({LOCK_KEY})")).await?;
+        Self::new(session).await
+    }
+
+    /// A set-up in a session of the caller.
+    pub(crate) async fn new(session: Session) -> Result<Self, SchemaError> {
         let mut setup = Self {
             session,
             user: String::new(),

@@ -129,6 +129,13 @@ select d.text from ( \
       and g.tgname in ('!countersign', '!countersign_assigned', '!countersign_truncate') and g.tgparentid = 0 \
 ) d (part, name, text) order by d.part, d.name";
 
+/// Tracked tables that have other columns than when they were tracked, for a login that may only read the ledger.
+const OTHER_COLUMNS_SQL: &str = "\
+select t.name from countersign.tracked t \
+where t.is_current and exists (select from pg_class c where c.oid = t.relation) and t.columns <> array( \
+    select a.attname::text from pg_attribute a where a.attrelid = t.relation and a.attnum > 0 and not a.attisdropped order by a.attnum) \
+order by 1";
+
 /// Tracked tables whose triggers do not know all logins of servers.
 const OUTDATED_SQL: &str = "\
 select t.name from countersign.tracked t \
@@ -160,6 +167,38 @@ impl Setup {
                 self.report.changes.push(format!("tracks {} for the new login as well", outdated.join(", ")));
                 renewed
             }
+        }
+    }
+
+    /// Renews the tracking of changed tables in the caller's transaction, in which a person has changed definitions.
+    /// Returns the renewed tables, and why others were not renewed: their next write renews them.
+    ///
+    /// # Errors
+    /// The ledger itself is not as `init` made it, or the transaction has failed.
+    pub(crate) async fn renew_changed(&mut self) -> Result<(Vec<String>, Option<String>), SchemaError> {
+        let deviations = inspect::compare(&mut self.session).await?;
+        if !deviations.is_empty() {
+            let problems = deviations.iter().map(ToString::to_string).collect();
+            return Err(SchemaError::Untrusted { database: self.dbname.clone(), problems });
+        }
+        if !self.is_member().await? {
+            let changed = self.rows::<1>(OTHER_COLUMNS_SQL, &[]).await?.concat();
+            let reason = || format!("{}: {}", changed.join(", "), not_a_member(&self.user));
+            return Ok((Vec::new(), (!changed.is_empty()).then(reason)));
+        }
+        self.session.batch_execute("savepoint \"!tracking\"").await?;
+        let names = TableNames { changed: true, ..TableNames::default() };
+        if self.find_all(&names).await.is_ok_and(|tables| tables.is_empty()) {
+            return Ok((Vec::new(), None));
+        }
+        self.session.batch_execute("rollback to savepoint \"!tracking\"").await?;
+        match self.track(&names, &TrackOptions::default()).await {
+            Ok(report) => Ok((report.tables.into_iter().map(|table| table.name).collect(), None)),
+            Err(error @ (SchemaError::Database(pg::Error::Server(_)) | SchemaError::Tracking(_))) => {
+                self.session.batch_execute("rollback to savepoint \"!tracking\"").await?;
+                Ok((Vec::new(), Some(error.to_string())))
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -200,8 +239,7 @@ impl Setup {
     /// Refuses a login that may not call the ledger's own functions, and a ledger whose functions may belong to
     /// another user.
     async fn trust_ledger(&mut self) -> Result<(), SchemaError> {
-        let may = "select pg_has_role(n.nspowner, 'usage')::text from pg_namespace n where n.nspname = 'countersign'";
-        if self.rows::<1>(may, &[]).await?.concat() != ["true"] {
+        if !self.is_member().await? {
             return Err(not_a_member(&self.user));
         }
         self.inspect_schema().await?;
@@ -212,6 +250,12 @@ impl Setup {
         }
         self.session.batch_execute(&format!("set local lock_timeout = '{TABLE_LOCK_TIMEOUT}'")).await?;
         Ok(())
+    }
+
+    /// Whether this login is a member of the ledger's owner.
+    async fn is_member(&mut self) -> Result<bool, SchemaError> {
+        let may = "select pg_has_role(n.nspowner, 'usage')::text from pg_namespace n where n.nspname = 'countersign'";
+        Ok(self.rows::<1>(may, &[]).await?.concat() == ["true"])
     }
 
     async fn columns(&mut self, table: &Table) -> Result<ColumnLists, SchemaError> {

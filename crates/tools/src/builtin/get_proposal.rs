@@ -1,14 +1,17 @@
 //! `get_proposal`: one proposal with all its fields.
 
 use ledger::proposals::{Proposals, not_found};
+use ledger::schema_changes::SchemaChanges;
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use types::{ProposalId, SchemaChangeId};
 
+use super::propose_schema_change::{SchemaChangeData, parse};
 use super::{Builtin, proposal_id};
 use crate::proposal_data::ProposalData;
 use crate::schema::builtin_info;
-use crate::services::ConsoleLinks;
+use crate::services::{ConsoleLinks, Services};
 use crate::shown_proposal::ShownProposal;
 use crate::tool::{Call, Tool, ToolOutput, ToolResult};
 
@@ -31,21 +34,40 @@ struct Arguments {
     after: usize,
 }
 
-pub(super) fn tool(proposals: Proposals, console: Option<ConsoleLinks>) -> Box<dyn Tool> {
-    let info = builtin_info::<Arguments, ProposalData>(NAME, "Look up a proposal", DESCRIPTION, Access::Write);
-    Builtin::boxed(info, (proposals, console), |(proposals, console), given, call| {
-        Box::pin(get(proposals, console.as_ref(), given, call))
-    })
+struct GetProposal {
+    proposals: Proposals,
+    changes: SchemaChanges,
+    console: Option<ConsoleLinks>,
 }
 
-async fn get(proposals: &Proposals, console: Option<&ConsoleLinks>, given: Arguments, call: Call) -> ToolResult {
-    let id = proposal_id(NAME, &given.proposal_id)?;
-    let found = proposals.get(Some(&call.principal), id).await?.ok_or_else(not_found)?;
-    let changes = proposals.row_changes(&found).await?;
-    let shown = ShownProposal::new(&found, call.masks.as_deref()).with_changes(changes, call.masks.as_deref());
-    let data = match given.rows {
-        None => ProposalData::new(&shown, console),
-        Some(_) => ProposalData::page(&shown, console, given.after),
-    };
-    ToolOutput::read(&data).map(|output| ToolOutput { is_masked: true, ..output })
+pub(super) fn tool(services: &Services, access: Access) -> Box<dyn Tool> {
+    let info = builtin_info::<Arguments, ProposalData>(NAME, "Look up a proposal", DESCRIPTION, access);
+    let (proposals, changes) = (services.ledger.proposals(), services.ledger.schema_changes());
+    let tool = GetProposal { proposals, changes, console: services.console.clone() };
+    Builtin::boxed(info, tool, |tool, given, call| Box::pin(tool.get(given, call)))
+}
+
+impl GetProposal {
+    async fn get(&self, given: Arguments, call: Call) -> ToolResult {
+        let id = proposal_id(NAME, &given.proposal_id)?;
+        let Some(found) = self.proposals.get(Some(&call.principal), id).await? else {
+            return self.schema_change(id, &call).await;
+        };
+        let changes = self.proposals.row_changes(&found).await?;
+        let shown = ShownProposal::new(&found, call.masks.as_deref()).with_changes(changes, call.masks.as_deref());
+        let data = match given.rows {
+            None => ProposalData::new(&shown, self.console.as_ref()),
+            Some(_) => ProposalData::page(&shown, self.console.as_ref(), given.after),
+        };
+        ToolOutput::read(&data).map(|output| ToolOutput { is_masked: true, ..output })
+    }
+
+    /// The schema change with this id.
+    async fn schema_change(&self, id: ProposalId, call: &Call) -> ToolResult {
+        let id = SchemaChangeId::parse(&id.to_string()).ok_or_else(not_found)?;
+        let found = self.changes.get(Some(&call.principal), id).await?.ok_or_else(not_found)?;
+        let text = parse(found.sql.clone()).await.ok();
+        let data = SchemaChangeData::new(found, text.as_ref());
+        ToolOutput::read(&data).map(|output| ToolOutput { is_masked: true, ..output })
+    }
 }

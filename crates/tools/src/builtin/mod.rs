@@ -9,6 +9,7 @@ mod get_proposal;
 mod get_recent_mutations;
 mod list_proposals;
 mod preview_mutation;
+mod propose_schema_change;
 mod query_database;
 mod reject_proposal;
 mod undo;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use catalog::{CatalogNames, DatabaseDescriber, corrected, read_failure};
 use ledger::read::{ReadError, ReadLimits, Reader};
 use ledger::{DuplicateExecutor, ExecutorRegistry};
-use manifest::{QueryDefaults, ToolCatalog};
+use manifest::{Access, QueryDefaults, ToolCatalog};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use types::{CorrelationId, ErrorCode, Failure, NumberFields, ProposalId, Tier};
@@ -133,10 +134,14 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
     if asks || services.execute_sql.as_ref().is_some_and(|settings| settings.tier != Tier::Auto) {
         let proposals = services.ledger.proposals();
         tools.push(list_proposals::tool(proposals.clone()));
-        tools.push(get_proposal::tool(proposals.clone(), services.console.clone()));
+        tools.push(get_proposal::tool(services, Access::Write));
         tools.push(confirm_proposal::tool(proposals.clone()));
         tools.push(reject_proposal::tool(proposals.clone()));
+    } else {
+        // Only schema changes are proposed.
+        tools.push(get_proposal::tool(services, Access::Admin));
     }
+    tools.push(propose_schema_change::tool(services.ledger.schema_changes()));
     tools
 }
 
@@ -150,7 +155,7 @@ fn query_defaults(catalog: &ToolCatalog) -> QueryDefaults {
 }
 
 /// The names that no manifest may use, even if the tool is not served, in the order in which clients list the tools.
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 15] = [
     query_database::NAME,
     describe_database::NAME,
     explain_query::NAME,
@@ -165,6 +170,7 @@ pub const NAMES: [&str; 14] = [
     get_proposal::NAME,
     confirm_proposal::NAME,
     reject_proposal::NAME,
+    propose_schema_change::NAME,
 ];
 
 /// Whether a tool of this name is built in.

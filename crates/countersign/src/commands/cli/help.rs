@@ -29,7 +29,7 @@ const OF_A_CHECK: [&str; 3] = ["database_url", "manifests", "profile"];
 const GROUPS: [(&str, &[&[&str]]); 5] = [
     ("Start", &[&["demo"], &["init"], &["install", "uninstall"], &["serve"], &["doctor"]]),
     ("Tools", &[&["scaffold"], &["check"], &["try"], &["track", "untrack"]]),
-    ("People", &[&["proposals"], &["console"], &["undo"], &["freeze", "unfreeze"]]),
+    ("People", &[&["proposals"], &["schema"], &["console"], &["undo"], &["freeze", "unfreeze"]]),
     ("Operation", &[&["audit"], &["witness"], &["token"], &["keys"], &["completions"], &["man"]]),
     ("Shells", &[&["query"], &["pipe"], &["psql"]]),
 ];

@@ -21,7 +21,7 @@ use crate::terminal::{ask, is_interactive, print_line};
 pub(crate) async fn approve(arguments: &ApproveArgs, settings: &DatabaseSettings) -> anyhow::Result<ExitCode> {
     let ledger = open_to_decide(settings).await?;
     let proposals = ledger.proposals();
-    let shown = find(&proposals, &arguments.id).await?;
+    let shown = find(&ledger, &arguments.id).await?;
     let since = show::since(&ledger, &shown, settings).await?;
     show::print(&shown, since.as_ref(), arguments.full);
     print_line("");
@@ -119,8 +119,9 @@ pub(crate) async fn ask_agent(arguments: &AskArgs, settings: &DatabaseSettings) 
 
 /// Decides on the proposal whose id begins with this prefix, without asking.
 async fn decide(id: &IdPrefix, choice: Decision, settings: &DatabaseSettings) -> anyhow::Result<Proposal> {
-    let proposals = open_to_decide(settings).await?.proposals();
-    let shown = find(&proposals, id).await?;
+    let ledger = open_to_decide(settings).await?;
+    let proposals = ledger.proposals();
+    let shown = find(&ledger, id).await?;
     let nonce = proposals.begin_decision(shown.proposal_id).await.map_err(|failure| refused(&failure))?;
     let decided = proposals.decide_as_person(shown.proposal_id, &os_user::name(), &choice, nonce).await;
     decided.map_err(|failure| refused(&failure))

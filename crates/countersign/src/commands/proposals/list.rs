@@ -23,7 +23,8 @@ pub(crate) async fn run(arguments: &ListArgs, settings: &DatabaseSettings) -> an
         status: arguments.status,
         limit: arguments.limit,
     };
-    let found = open(settings).await?.proposals().list(&filter).await.map_err(|failure| refused(&failure))?;
+    let ledger = open(settings).await?;
+    let found = ledger.proposals().list(&filter).await.map_err(|failure| refused(&failure))?;
     if arguments.json {
         found.iter().for_each(print_json);
     } else if found.is_empty() {
@@ -36,6 +37,11 @@ pub(crate) async fn run(arguments: &ListArgs, settings: &DatabaseSettings) -> an
         let now = SystemTime::now();
         let heading = ["ID", "STATE", "WHEN", "TIER", "TOOL", "ACCOUNT", "ACTOR", "DECIDED BY", "WHAT"];
         show(heading, found.iter().map(|proposal| narrow(proposal, now)), width());
+    }
+    let changes = ledger.schema_changes().waiting().await.map_err(|failure| refused(&failure))?;
+    if changes > 0 && !arguments.json {
+        let waits = if changes == 1 { "waits" } else { "wait" };
+        print_line(&format!("{} {waits}: countersign schema list", count(changes, "schema change")));
     }
     Ok(())
 }

@@ -10,7 +10,8 @@ mod watch;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use ledger::proposals::{Proposal, Proposals};
+use ledger::proposals::Proposal;
+use ledger::schema_changes::SchemaChange;
 use ledger::{Ledger, SchemaError};
 use review::sentences::{PROPOSAL_REMOVED, refused_decision};
 use types::{Failure, IdPrefix};
@@ -48,8 +49,9 @@ pub(crate) async fn run(command: ProposalsCommand, settings: &Settings) -> anyho
 
 /// Whether the ledger of a database has a proposal whose id begins with this prefix.
 async fn has(settings: &DatabaseSettings, prefix: &IdPrefix) -> anyhow::Result<bool> {
-    let found = open(settings).await?.proposals().find(prefix, 1).await.map_err(|failure| refused(&failure))?;
-    Ok(!found.is_empty())
+    let ledger = open(settings).await?;
+    let found = ledger.proposals().find(prefix, 1).await.map_err(|failure| refused(&failure))?;
+    Ok(!found.is_empty() || find_change(&ledger, prefix).await?.is_some())
 }
 
 /// The ledger of the configured database; an error if it does not exist or cannot be read.
@@ -66,7 +68,7 @@ async fn open(settings: &DatabaseSettings) -> anyhow::Result<Ledger> {
 
 /// Opens the ledger, if it was made for this database: a decision in a copy would apply to a proposal of the
 /// original.
-async fn open_to_decide(settings: &DatabaseSettings) -> anyhow::Result<Ledger> {
+pub(crate) async fn open_to_decide(settings: &DatabaseSettings) -> anyhow::Result<Ledger> {
     let ledger = open(settings).await?;
     ledger.check_identity().await?;
     Ok(ledger)
@@ -76,14 +78,30 @@ async fn open_to_decide(settings: &DatabaseSettings) -> anyhow::Result<Ledger> {
 const GRANT: &str = "use one that has the role, or grant countersign_approver to <login>";
 
 /// The only proposal whose id begins with this prefix, of any account.
-async fn find(proposals: &Proposals, prefix: &IdPrefix) -> anyhow::Result<Proposal> {
+async fn find(ledger: &Ledger, prefix: &IdPrefix) -> anyhow::Result<Proposal> {
+    let proposals = ledger.proposals();
     let matches = proposals.find(prefix, short_id::LOOKED_FOR).await.map_err(|failure| refused(&failure))?;
     let found = short_id::only(prefix, matches, |one| {
         format!("{} {} {}", one.proposal_id, one.status.as_str(), types::visible(&one.tool_name))
     })?;
-    let found = found.ok_or_else(|| not_found(prefix))?;
+    let Some(found) = found else {
+        return Err(match find_change(ledger, prefix).await? {
+            Some(change) => anyhow!(
+                "{} is a schema change: `countersign schema show {}` shows it, and `countersign schema apply` carries it out",
+                prefix.as_str(),
+                change.change_id
+            ),
+            None => not_found(prefix),
+        });
+    };
     let whole = proposals.get(None, found.proposal_id).await.map_err(|failure| refused(&failure))?;
     whole.ok_or_else(|| not_found(prefix))
+}
+
+/// A schema change whose id begins with this prefix.
+async fn find_change(ledger: &Ledger, prefix: &IdPrefix) -> anyhow::Result<Option<SchemaChange>> {
+    let found = ledger.schema_changes().find(prefix, 1).await.map_err(|failure| refused(&failure))?;
+    Ok(found.into_iter().next())
 }
 
 fn not_found(prefix: &IdPrefix) -> anyhow::Error {

@@ -26,7 +26,7 @@ const MAX_DEFINITIONS: usize = 3;
 pub(crate) async fn run(arguments: &ShowArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let ledger = open(settings).await?;
     let proposals = ledger.proposals();
-    let mut proposal = find(&proposals, &arguments.id).await?;
+    let mut proposal = find(&ledger, &arguments.id).await?;
     if arguments.check {
         let checked = proposals.request_check(proposal.proposal_id, Instant::now() + CHECK_WITHIN).await;
         proposal = checked.map_err(|failure| refused(&failure))?;

@@ -194,7 +194,7 @@ impl Proposals {
 }
 
 /// The failure if the login has no right to decide.
-pub(super) fn may_not_decide(error: &pg::Error) -> Option<Failure> {
+pub(crate) fn may_not_decide(error: &pg::Error) -> Option<Failure> {
     let is_refused = error.server_error().is_some_and(|error| error.sqlstate == "42501");
     let failure = || {
         Failure::new(ErrorCode::NotPermitted, "this database login may not decide on proposals").hint(

@@ -35,6 +35,7 @@ use types::{CorrelationId, ErrorCode, Failure, IdPrefix, Principal, ProposalId};
 
 pub use decide::{Decision, DecisionChannel, MAX_REASON_CHARS};
 pub use execute::ExecutedProposal;
+pub(crate) use human_decision::may_not_decide;
 pub use human_decision::{ConsoleDecider, ConsoleDecisionError, DecisionNonce};
 pub use preview::Preview;
 pub use proposal::{

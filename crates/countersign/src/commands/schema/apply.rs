@@ -1,0 +1,182 @@
+//! `countersign schema apply`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail, ensure};
+use ledger::schema_changes::{ApplyError, ApplyEvent, ApplyOutcome, Impact, SchemaChange, SchemaChanges, drop_hint};
+use review::sentences::count;
+use schema_change::{MAX_BYTES, SchemaChangeText};
+use types::{IdPrefix, visible};
+
+use super::args::ApplyArgs;
+use super::{find, has, open, refused, show};
+use crate::commands::several::on_owner;
+use crate::settings::{DatabaseSettings, Settings};
+use crate::terminal::{ask, is_interactive, os_user, print_error, print_line};
+
+pub(super) async fn run(arguments: &ApplyArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+    if let Some(reason) = &arguments.reason {
+        let sql = read(Path::new(&arguments.what))?;
+        return of_file(arguments, &sql, reason, settings.database()?).await;
+    }
+    let Some(id) = IdPrefix::parse(&arguments.what) else {
+        bail!(
+            "{} is not the id of a schema change: `countersign schema list` has them; a file needs --reason",
+            visible(&arguments.what)
+        );
+    };
+    on_owner(settings, &id, false, async |own| has(own, &id).await, async |own| of_id(arguments, &id, own).await).await
+}
+
+/// Reads the SQL of a file, up to the size of a schema change.
+fn read(file: &Path) -> anyhow::Result<String> {
+    let name = file.display();
+    let length = std::fs::metadata(file).with_context(|| format!("{name} cannot be read"))?.len();
+    ensure!(length <= MAX_BYTES as u64, "{name} has {length} bytes, and a schema change at most {MAX_BYTES}");
+    std::fs::read_to_string(file).with_context(|| format!("{name} cannot be read"))
+}
+
+async fn of_file(
+    arguments: &ApplyArgs,
+    sql: &str,
+    reason: &str,
+    settings: &DatabaseSettings,
+) -> anyhow::Result<ExitCode> {
+    let text = SchemaChangeText::parse(sql).with_context(|| visible(&arguments.what))?;
+    let changes = open(settings).await?.schema_changes();
+    shown(arguments, &changes, &text, None).await?;
+    agree(arguments, None).await?;
+    let change = changes.bring(&os_user::name(), reason, sql).await.map_err(|failure| refused(&failure))?;
+    print_line(&format!("Stored: schema change {}.", change.change_id));
+    carry_out(arguments, &changes, &change).await
+}
+
+async fn of_id(arguments: &ApplyArgs, id: &IdPrefix, settings: &DatabaseSettings) -> anyhow::Result<ExitCode> {
+    let changes = open(settings).await?.schema_changes();
+    let change = find(&changes, id).await?;
+    show::print(&change);
+    if !change.status.is_open() {
+        bail!("the schema change is {}; nothing was done", change.status.as_str());
+    }
+    let text = SchemaChangeText::parse(&change.sql).context("it cannot be carried out")?;
+    shown(arguments, &changes, &text, Some(&change)).await?;
+    agree(arguments, Some(&change)).await?;
+    carry_out(arguments, &changes, &change).await
+}
+
+/// Shows what a change would do. A change that fails when it is tried is not begun.
+async fn shown(
+    arguments: &ApplyArgs,
+    changes: &SchemaChanges,
+    text: &SchemaChangeText,
+    change: Option<&SchemaChange>,
+) -> anyhow::Result<()> {
+    let is_tried = !arguments.trial.no_try && change.is_none_or(show::is_untouched);
+    let tried = if is_tried { Some(show::tried(changes, text, &arguments.trial.options()).await) } else { None };
+    show::print_text(text, change.map(|change| change.steps.as_slice()).unwrap_or_default(), tried.as_ref());
+    show::gap();
+    match tried {
+        Some(Err(reason)) => {
+            bail!("it cannot be tried: {reason}; nothing was changed. --no-try carries it out untried")
+        }
+        Some(Ok(Impact { failed: Some(failed), .. })) if !is_passing(&failed.sqlstate) => bail!(
+            "line {} fails: {}; nothing was changed. --no-try carries it out nevertheless",
+            failed.line,
+            visible(&failed.message)
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a statement failed for want of a lock or of time, which another try may have.
+fn is_passing(sqlstate: &str) -> bool {
+    matches!(sqlstate, "55P03" | "40P01" | "57014")
+}
+
+async fn agree(arguments: &ApplyArgs, change: Option<&SchemaChange>) -> anyhow::Result<()> {
+    if let (Some(digest), Some(change)) = (&arguments.digest, change) {
+        ensure!(
+            *digest == change.digest,
+            "the schema change has the digest {}, and you gave {}: what you looked at is not what is stored; nothing was done",
+            change.digest,
+            visible(digest)
+        );
+        return Ok(());
+    }
+    if arguments.yes {
+        return Ok(());
+    }
+    let digest = change.map(|change| format!("--digest {} or ", change.digest)).unwrap_or_default();
+    ensure!(
+        is_interactive(),
+        "nobody can be asked here, since this is no terminal: give {digest}--yes to carry out what is shown above"
+    );
+    let answer = ask("Carry it out? Type yes:").await?;
+    ensure!(answer == "yes", "not carried out, since the answer was not yes");
+    Ok(())
+}
+
+async fn carry_out(arguments: &ApplyArgs, changes: &SchemaChanges, change: &SchemaChange) -> anyhow::Result<ExitCode> {
+    let mut interrupt = std::pin::pin!(async {
+        // Without a handler the signal ends the process, and the next call goes on.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    });
+    let options = arguments.options();
+    let outcome = changes.apply(change, &os_user::name(), &options, interrupt.as_mut(), report).await;
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(ApplyError::Refused(failure)) => return Err(refused(&failure)),
+        Err(ApplyError::Database(error)) => {
+            bail!("{error}; `countersign schema apply {}` goes on behind what is on record", change.change_id)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let left = |indexes: &[String]| {
+        if indexes.is_empty() { String::new() } else { format!("; {}", visible(&drop_hint(indexes))) }
+    };
+    match outcome {
+        ApplyOutcome::Applied => {
+            print_line("Applied.");
+            Ok(ExitCode::SUCCESS)
+        }
+        ApplyOutcome::Failed { step, line, message, steps, invalid_indexes } => bail!(
+            "step {step} failed in line {line}: {}{}. The schema change has failed; what ended before it stays ({})",
+            visible(&message),
+            left(&invalid_indexes),
+            count(steps.into(), "step"),
+        ),
+        ApplyOutcome::Unfinished { step, message, steps, invalid_indexes } => bail!(
+            "step {step} is not done: {}{}. What ended before it stays ({}); `countersign schema apply {}` goes on",
+            visible(&message),
+            left(&invalid_indexes),
+            count(steps.into(), "step"),
+            change.change_id,
+        ),
+    }
+}
+
+fn report(event: &ApplyEvent<'_>) {
+    match event {
+        ApplyEvent::Begins(step) => print_line(&format!("step {} begins (line {})", step.number, step.line())),
+        ApplyEvent::Waits { step, attempt, pause, message } => print_error(&format!(
+            "step {step}, try {attempt}: {}; it was rolled back and is tried again in {:.1} s",
+            visible(message),
+            pause.as_secs_f64()
+        )),
+        ApplyEvent::Ended { step, tracked, not_renewed } => {
+            print_line(&format!("step {step} ended"));
+            for table in tracked {
+                print_line(&format!("tracked  {}", visible(table)));
+            }
+            if let Some(reason) = not_renewed {
+                print_line(&format!(
+                    "warning  the tracking of changed tables was not renewed, and their next write renews it: {}",
+                    visible(reason)
+                ));
+            }
+        }
+    }
+}

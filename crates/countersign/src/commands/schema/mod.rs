@@ -1,0 +1,99 @@
+//! `countersign schema`: people look at changes of definitions and carry them out in their own logins
+//! (`ledger::schema_changes`). No server has rights on definitions.
+
+mod apply;
+pub(crate) mod args;
+mod show;
+
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use ledger::Ledger;
+use ledger::schema_changes::{SchemaChange, SchemaChanges};
+use review::sentences::refused_change;
+use types::{Failure, IdPrefix, visible};
+
+use self::args::{ListArgs, RejectArgs, SchemaCommand};
+use crate::commands::proposals::open_to_decide;
+use crate::commands::several::{done, on_each, on_owner};
+use crate::settings::{DatabaseSettings, Settings, With};
+use crate::terminal::os_user;
+use crate::terminal::short_id::{self, short};
+use crate::terminal::table::{table, to_the_second, with_heading, without_empty_columns};
+use crate::terminal::{print_json, print_line, print_lines, width};
+
+pub(crate) async fn run(command: SchemaCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
+    match command {
+        SchemaCommand::List(With { own: arguments, .. }) => {
+            on_each(settings, arguments.json, async |own| done(list(&arguments, own).await)).await
+        }
+        SchemaCommand::Show(With { own: arguments, .. }) => {
+            let run = async |own| done(show::run(&arguments, own).await);
+            on_owner(settings, &arguments.id, arguments.json, async |own| has(own, &arguments.id).await, run).await
+        }
+        SchemaCommand::Apply(With { own: arguments, .. }) => apply::run(&arguments, settings).await,
+        SchemaCommand::Reject(With { own: arguments, .. }) => {
+            let run = async |own| done(reject(&arguments, own).await);
+            on_owner(settings, &arguments.id, false, async |own| has(own, &arguments.id).await, run).await
+        }
+    }
+}
+
+/// Whether the ledger of a database has a schema change whose id begins with this prefix.
+async fn has(settings: &DatabaseSettings, prefix: &IdPrefix) -> anyhow::Result<bool> {
+    let found = open(settings).await?.schema_changes().find(prefix, 1).await.map_err(|failure| refused(&failure))?;
+    Ok(!found.is_empty())
+}
+
+async fn open(settings: &DatabaseSettings) -> anyhow::Result<Ledger> {
+    open_to_decide(settings).await
+}
+
+/// The only schema change whose id begins with this prefix.
+async fn find(changes: &SchemaChanges, prefix: &IdPrefix) -> anyhow::Result<SchemaChange> {
+    let matches = changes.find(prefix, short_id::LOOKED_FOR).await.map_err(|failure| refused(&failure))?;
+    let describe = |one: &SchemaChange| format!("{} {} {}", one.change_id, one.status.as_str(), visible(&one.reason));
+    let found = short_id::only(prefix, matches, describe)?;
+    found.ok_or_else(|| {
+        anyhow!("no schema change has the id {}: `countersign schema list` has those that there are", prefix.as_str())
+    })
+}
+
+async fn list(arguments: &ListArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
+    let found = open(settings).await?.schema_changes().list(arguments.status, arguments.limit).await;
+    let found = found.map_err(|failure| refused(&failure))?;
+    if arguments.json {
+        found.iter().for_each(print_json);
+    } else if found.is_empty() {
+        print_line("No schema changes.");
+    } else {
+        let row = |change: &SchemaChange| {
+            vec![
+                short(&change.change_id.to_string()),
+                change.status.as_str().to_owned(),
+                to_the_second(&change.created_at),
+                visible(change.account_id.as_str()),
+                visible(&change.reason),
+            ]
+        };
+        let rows = with_heading(["ID", "STATE", "PROPOSED", "ACCOUNT", "REASON"], found.iter().map(row));
+        print_lines(table(&without_empty_columns(rows), width()));
+    }
+    Ok(())
+}
+
+async fn reject(arguments: &RejectArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
+    let changes = open(settings).await?.schema_changes();
+    let change = find(&changes, &arguments.id).await?;
+    let ended = changes.reject(change.change_id, &os_user::name(), arguments.reason.as_deref()).await;
+    let ended = ended.map_err(|failure| refused(&failure))?;
+    print_line(&match ended.steps.iter().filter(|step| step.ended_at.is_some()).count() {
+        0 => "Rejected: nothing was changed.".to_owned(),
+        steps => format!("Given up: {steps} steps had ended, and stay."),
+    });
+    Ok(())
+}
+
+fn refused(failure: &Failure) -> anyhow::Error {
+    anyhow!(refused_change(failure))
+}

@@ -1,0 +1,307 @@
+//! Changes of definitions: an agent proposes them as text, a person carries them out, and what happened is on record whatever happens
+//! to the process.
+
+use std::process::Stdio;
+
+use nix::sys::signal::Signal;
+use nix::unistd::{Uid, User};
+use serde_json::{Value, json};
+use testkit::{CommandOutput, Database, Server, config_home, countersign, database, run_countersign, send_signal};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+
+use crate::console::Console;
+use crate::hospital::hospital;
+
+mod going_on;
+mod impact;
+
+async fn schema(url: &str, arguments: &[&str]) -> CommandOutput {
+    run_countersign(url, &[&["schema"], arguments].concat()).await
+}
+
+/// A server whose agent may propose schema changes.
+async fn server(db: &Database, account: &str) -> Server {
+    let mut command = Server::bare_command(db);
+    command.args(["--profile", "admin", "--account", account]);
+    Server::start(command).await
+}
+
+/// Proposes a change; its id.
+async fn propose(server: &Server, sql: &str) -> String {
+    let answer = server.succeed("propose_schema_change", json!({"sql": sql, "reason": "the wards asked for it"})).await;
+    assert_eq!(answer["data"]["status"], "pending", "{answer}");
+    answer["data"]["proposal_id"].as_str().unwrap().to_owned()
+}
+
+/// The change as `schema show --json` has it.
+async fn stored(db: &Database, id: &str) -> Value {
+    let shown = schema(&db.url(), &["show", id, "--json"]).await.succeeded();
+    serde_json::from_str(&shown.out).unwrap()
+}
+
+async fn status(db: &Database, id: &str) -> String {
+    db.value(&format!("select status from countersign.schema_change where change_id = '{id}'")).await
+}
+
+/// Its steps on record: the number, and whether the end is.
+async fn steps(db: &Database, id: &str) -> Vec<Vec<String>> {
+    let sql = "select number, is_alone, attempts, ended_at is not null from countersign.schema_step where change_id";
+    db.rows(&format!("{sql} = '{id}' order by 1")).await
+}
+
+/// A small schema whose table is tracked, and written by the servers' login.
+async fn ward() -> Database {
+    let db = database().await;
+    db.run(
+        "create schema ward; create table ward.bed (id int primary key, label text not null);
+         insert into ward.bed select g, 'B' || g from generate_series(1, 50) g; grant usage on schema ward to public;
+         grant select on ward.bed to public",
+    )
+    .await;
+    db
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_proposes_and_a_person_carries_out_with_tracking_renewed() {
+    let Some((db, manifest)) = hospital().await else { return };
+    let mut command = manifest.command(&db);
+    command.args(["--profile", "admin", "--account", "agent"]);
+    let server = Server::start(command).await;
+    let written = server.succeed("change_prescription", json!({"id": 1, "times": 4, "note": "after meals"})).await;
+    let sql = "alter table hospital.prescription add column \"Reviewed By\" text;\n\
+               comment on column hospital.prescription.\"Reviewed By\" is 'Who looked at it; twice.';";
+    // The login of the server has no right on definitions.
+    let refused = testkit::connect(&db.writer_url()).await.batch_execute(sql).await.unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "42501");
+    let id = propose(&server, sql).await;
+    assert_eq!(propose(&server, sql).await, id, "the same text that waits");
+    let listed = run_countersign(&db.url(), &["proposals", "list"]).await.succeeded().out;
+    assert!(listed.contains("1 schema change waits: countersign schema list"), "{listed}");
+    let other = run_countersign(&db.url(), &["proposals", "show", &id]).await;
+    assert!(other.code == 1 && other.err.contains("countersign schema show"), "{other:?}");
+    assert!(schema(&db.url(), &["list"]).await.succeeded().out.contains("the wards asked for it"));
+
+    let unasked = schema(&db.url(), &["apply", &id]).await;
+    assert!(unasked.code == 1 && unasked.err.contains("--digest"), "{unasked:?}");
+    assert_eq!(status(&db, &id).await, "pending");
+    let digest = stored(&db, &id).await["digest"].as_str().unwrap().to_owned();
+    let applied = schema(&db.url(), &["apply", &id, "--digest", &digest]).await.succeeded().out;
+    for part in
+        ["ACCESS EXCLUSIVE blocks reads and writes", "step 1 ended", "tracked  hospital.prescription", "Applied."]
+    {
+        assert!(applied.contains(part), "{part} is missing: {applied}");
+    }
+    assert_eq!(steps(&db, &id).await, [["1", "f", "1", "t"]]);
+    let found = server.succeed("get_proposal", json!({"proposal_id": id})).await;
+    assert_eq!((&found["data"]["status"], &found["data"]["ended_steps"]), (&json!("applied"), &json!(1)), "{found}");
+    // Tracking has the new shape before any write: the receipts of both sides of the change come true.
+    assert_eq!(
+        db.value("select columns::text ~ 'Reviewed By' from countersign.tracked where is_current and name = 'hospital.prescription'")
+            .await,
+        "t"
+    );
+    let undo = written["meta"]["rollback"]["undo_params"].clone();
+    server.succeed("undo_mutation", undo).await;
+    // Begin and end are entries of the log, with the reason in their part.
+    assert_eq!(
+        db.rows("select fields[8], fields[12], reason from countersign.event where kind = 'schema_change' order by id")
+            .await,
+        [["begun", "0", "the wards asked for it"], ["applied", "1", "NULL"]]
+    );
+    run_countersign(&db.url(), &["audit", "seal"]).await.succeeded();
+    run_countersign(&db.url(), &["audit", "verify"]).await.succeeded();
+    let again = schema(&db.url(), &["apply", &id, "--yes"]).await;
+    assert!(again.code == 1 && again.err.contains("applied"), "{again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_carries_a_file_out_with_the_rights_of_the_own_login_only() {
+    let db = ward().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("change.sql");
+    std::fs::write(&file, "alter table ward.bed add column \"Höhe\" int;").unwrap();
+    let file = file.to_str().unwrap();
+    let arguments = ["apply", file, "--reason", "beds differ", "--yes"];
+    // A login that may decide, and does not own the table.
+    let approver = db.login("clerk", "countersign_approver").await;
+    let refused = schema(&approver, &arguments).await;
+    assert!(refused.code == 1 && refused.err.contains("must be owner"), "{refused:?}");
+    // One that may not decide.
+    db.run("create role plain_owner login; grant plain_owner to postgres").await;
+    let refused = schema(&db.url_as("plain_owner"), &arguments).await;
+    assert!(refused.code == 1 && refused.err.contains("countersign_approver"), "{refused:?}");
+    assert_eq!(db.value("select count(*) from countersign.schema_change").await, "0");
+    // The owner of the table, who is no member of the ledger's owner: the next write renews the tracking.
+    run_countersign(&db.url(), &["track", "ward.bed"]).await.succeeded();
+    let owner = db.login("owner", "countersign_approver").await;
+    db.run(&format!("alter table ward.bed owner to owner_{0}; grant create on schema ward to owner_{0}", db.name()))
+        .await;
+    let applied = schema(&owner, &arguments).await.succeeded().out;
+    assert!(applied.contains("Applied.") && applied.contains("their next write renews it"), "{applied}");
+    let row = db.rows("select origin, account_id = decided_login, reason, status from countersign.schema_change").await;
+    assert_eq!(row, [["command_line", "t", "beds differ", "applied"]]);
+    let id = db.value("select change_id from countersign.schema_change").await;
+    let shown = schema(&owner, &["show", &id]).await.succeeded().out;
+    assert!(shown.contains("Höhe") && shown.contains("ended"), "{shown}");
+    db.run("drop role plain_owner").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_shown_is_what_is_carried_out_by_somebody_else() {
+    let db = ward().await;
+    let agent = server(&db, "agent").await;
+    let id = propose(&agent, "alter table ward.bed add column a text").await;
+    let other = "0".repeat(64);
+    let refused = schema(&db.url(), &["apply", &id, "--digest", &other]).await;
+    assert!(refused.code == 1 && refused.err.contains(&other), "{refused:?}");
+    let alter = format!("update countersign.schema_change set sql = 'drop table ward.bed' where change_id = '{id}'");
+    db.run(&format!("begin; set local session_replication_role = replica; {alter}; commit")).await;
+    let refused = schema(&db.url(), &["apply", &id, "--yes"]).await;
+    assert!(refused.code == 1 && refused.err.contains("altered"), "{refused:?}");
+    assert_eq!(db.value("select count(*) from ward.bed").await, "50");
+    // Nobody carries out what they have proposed themselves.
+    let me = User::from_uid(Uid::effective()).unwrap().unwrap().name;
+    let own = server(&db, &me.to_ascii_uppercase()).await;
+    let id = propose(&own, "alter table ward.bed add column b text").await;
+    let refused = schema(&db.url(), &["apply", &id, "--yes"]).await;
+    assert!(refused.code == 1 && refused.err.contains("nobody carries out their own"), "{refused:?}");
+    assert_eq!(status(&db, &id).await, "pending");
+    // Of another account an agent sees nothing.
+    agent.fail("get_proposal", json!({"proposal_id": id}), "not_found").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rejected_change_is_never_carried_out_and_the_agent_reads_why() {
+    let db = ward().await;
+    let agent = server(&db, "agent").await;
+    let id = propose(&agent, "drop table ward.bed").await;
+    schema(&db.url(), &["reject", &id, "--reason", "beds are needed"]).await.succeeded();
+    let found = agent.succeed("get_proposal", json!({"proposal_id": id})).await;
+    assert_eq!(found["data"]["status"], "rejected", "{found}");
+    assert_eq!(found["data"]["decision_reason"], "beds are needed", "{found}");
+    let refused = schema(&db.url(), &["apply", &id, "--yes"]).await;
+    assert!(refused.code == 1 && refused.err.contains("rejected"), "{refused:?}");
+    assert_eq!(db.value("select count(*) from ward.bed").await, "50");
+    assert_eq!(
+        db.value("select fields[8] || ' ' || reason from countersign.event where kind = 'schema_change'").await,
+        "rejected beds are needed"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_console_lists_what_waits_and_says_who_can_carry_it_out() {
+    let db = ward().await;
+    let agent = server(&db, "agent").await;
+    let sql = "alter table ward.bed add column \"<b>x</b>\" int;\ncreate index concurrently on ward.bed (label);";
+    let id = propose(&agent, sql).await;
+    let console = Console::on(&db).await;
+    let mut anna = console.browser(&db, "anna", &[]).await;
+    let inbox = anna.get("/").await.body;
+    assert!(inbox.contains("the wards asked for it") && inbox.contains(&format!("/schema-changes/{id}")), "{inbox}");
+    let page = anna.get(&format!("/schema-changes/{id}")).await.body;
+    let command = format!("countersign schema apply {id}");
+    for part in ["alone, outside of a transaction: not begun", "has no rights on tables", command.as_str()] {
+        assert!(page.contains(part), "{part} is missing: {page}");
+    }
+    assert!(!page.contains("<b>x</b>"), "{page}");
+    schema(&db.url(), &["apply", &id, "--yes"]).await.succeeded();
+    let page = anna.get(&format!("/schema-changes/{id}")).await.body;
+    assert!(page.contains("applied") && page.contains(": ended ") && !page.contains(&command), "{page}");
+    assert!(!anna.get("/").await.body.contains(&id));
+    let nothing = anna.get("/schema-changes/0b9f7c52-6d3e-4a57-9b0a-1f2e3d4c5b6a").await;
+    assert_eq!(nothing.status, 404, "{}", nothing.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_text_is_refused_or_changes_nothing() {
+    let db = ward().await;
+    let agent = server(&db, "agent").await;
+    for (sql, word) in [
+        ("alter table ward.bed add a int; commit; drop table ward.bed", "transaction"),
+        ("set role postgres; drop table ward.bed", "role"),
+        ("\\! id", "psql"),
+        ("select 1 -- \u{202e}", "U+202E"),
+        ("select '\u{1b}[2J'", "U+001B"),
+        ("copy ward.bed from stdin", "COPY"),
+        ("alter tabel ward.bed", "syntax"),
+    ] {
+        let error = agent.fail("propose_schema_change", json!({"sql": sql, "reason": "r"}), "invalid_params").await;
+        assert!(error["message"].as_str().unwrap().contains(word), "{sql}: {error}");
+    }
+    let long = format!("select '{}'", "x".repeat(70_000));
+    agent.fail("propose_schema_change", json!({"sql": long, "reason": "r"}), "invalid_params").await;
+    agent.fail("propose_schema_change", json!({"sql": "select 1", "reason": " "}), "invalid_params").await;
+    // What only PostgreSQL knows fails when it is carried out, as a whole. --no-try begins it nevertheless.
+    let victim = propose(&agent, "create table ward.victim (id int)").await;
+    let begin = format!("select countersign.begin_decision('{victim}')");
+    for (sql, word) in [
+        ("alter table ward.bed add a int; do $$ begin commit; end $$", "invalid transaction termination"),
+        (begin.as_str(), "not for the statements of a write"),
+        ("alter table ward.bed add a int; drop trigger protect_record on countersign.record", "countersign"),
+        (
+            "alter table ward.bed add a int; do $$ begin execute 'set role countersign_writer'; end $$; drop table ward.nothing",
+            "nothing",
+        ),
+    ] {
+        let id = propose(&agent, sql).await;
+        let failed = schema(&db.url(), &["apply", &id, "--yes", "--no-try"]).await;
+        assert!(failed.code == 1 && failed.err.contains(word), "{sql}: {failed:?}");
+        assert_eq!(status(&db, &id).await, "failed", "{sql}");
+        assert_eq!(steps(&db, &id).await.len(), 0, "{sql}");
+    }
+    assert_eq!(db.value("select string_agg(attname, ' ' order by attnum) from pg_attribute where attrelid = 'ward.bed'::regclass and attnum > 0").await, "id label");
+    assert_eq!(db.value("select count(*) from pg_trigger where tgname = 'protect_record'").await, "1");
+}
+
+/// A command that runs, and its lines.
+struct Running {
+    child: Child,
+    out: Lines<BufReader<ChildStdout>>,
+    err: Lines<BufReader<ChildStderr>>,
+}
+
+impl Running {
+    fn apply(db: &Database, id: &str, options: &[&str]) -> Self {
+        let mut command = Command::new(countersign());
+        command.env("DATABASE_URL", db.url()).env("XDG_CONFIG_HOME", config_home()).kill_on_drop(true);
+        command.args(["--log", "warn", "schema", "apply", id, "--yes", "--no-try"]).args(options);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap()).lines();
+        let err = BufReader::new(child.stderr.take().unwrap()).lines();
+        Self { child, out, err }
+    }
+
+    /// Reads up to a line of standard output with this text.
+    async fn until_out(&mut self, text: &str) {
+        while let Some(line) = self.out.next_line().await.unwrap() {
+            if line.contains(text) {
+                return;
+            }
+        }
+        panic!("no line has {text}: {:?}", self.rest().await);
+    }
+
+    async fn until_err(&mut self, text: &str) {
+        while let Some(line) = self.err.next_line().await.unwrap() {
+            if line.contains(text) {
+                return;
+            }
+        }
+        panic!("no line has {text}");
+    }
+
+    fn signal(&self, signal: Signal) {
+        send_signal(self.child.id().unwrap(), signal);
+    }
+
+    /// What it still says on standard error, and its exit code.
+    async fn rest(&mut self) -> (String, Option<i32>) {
+        let mut said = String::new();
+        while let Some(line) = self.err.next_line().await.unwrap() {
+            said.push_str(&line);
+        }
+        (said, self.child.wait().await.unwrap().code())
+    }
+}
