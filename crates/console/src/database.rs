@@ -6,6 +6,7 @@ use std::time::Duration;
 use ledger::console::ConsoleSessions;
 use ledger::operator::Operator;
 use ledger::proposals::Proposals;
+use ledger::schema_changes::SchemaChanges;
 use ledger::{Freezes, Ledger, SchemaError};
 use review::RecordReader;
 use tokio::sync::OnceCell;
@@ -38,6 +39,7 @@ pub struct ConsoleDatabase {
     /// The path before that of each page: nothing, or `/databases/shop`.
     pub(crate) base: String,
     pub(crate) proposals: Proposals,
+    pub(crate) schema_changes: SchemaChanges,
     pub(crate) sessions: ConsoleSessions,
     pub(crate) records: RecordReader,
     pub(crate) freezes: Freezes,
@@ -100,6 +102,7 @@ impl ConsoleDatabase {
             label,
             base: base.unwrap_or_default(),
             proposals: ledger.proposals(),
+            schema_changes: ledger.schema_changes(),
             sessions: ledger.console_sessions(),
             records: RecordReader::new(ledger.audit(), masks),
             freezes: ledger.freezes(),

@@ -63,6 +63,7 @@ fn of_database(base: &str) -> Router<DatabaseState> {
         .route(&at("/proposals/{id}/check"), post(pages::proposal::check))
         .route(&at("/proposals/{id}/ask"), post(pages::proposal::ask))
         .route(&at("/proposals/{id}/reject"), post(pages::proposal::reject))
+        .route(&at("/schema-changes/{id}"), get(pages::schema_change::show))
         .route(&at("/records"), get(pages::records::list))
         .route(&at("/records.jsonl"), get(pages::records::export))
         .route(&at("/records/{id}"), get(pages::record::show))

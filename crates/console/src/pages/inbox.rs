@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http_server::HttpConnection;
 use ledger::console::ConsolePerson;
 use ledger::proposals::{OutlinedProposal, not_found};
+use ledger::schema_changes::SchemaChange;
 use review::ago::ago;
 use types::{Failure, ProposalId, Tier, visible};
 
@@ -24,6 +25,9 @@ use crate::text::{params, proposer};
 const MAX_PROPOSALS: usize = 200;
 const ENDED: usize = 30;
 
+/// The maximum number of schema changes on the page.
+const MAX_CHANGES: u32 = 50;
+
 #[derive(Template)]
 #[template(path = "inbox.html")]
 struct Inbox<'a> {
@@ -31,6 +35,7 @@ struct Inbox<'a> {
     /// The databases of the console, if the page is about several.
     databases: Vec<DatabaseLine>,
     waiting: Vec<WaitingLine>,
+    changes: Vec<ChangeLine>,
     ended: Vec<Line>,
     /// Whether there are more proposals than are shown.
     is_cut: bool,
@@ -64,6 +69,16 @@ struct WaitingLine {
     time_left: String,
 }
 
+/// A schema change that waits.
+struct ChangeLine {
+    path: String,
+    database: Option<Name>,
+    reason: String,
+    by: String,
+    at: String,
+    status: &'static str,
+}
+
 /// A proposal in a list.
 struct Line {
     path: String,
@@ -79,9 +94,10 @@ struct Line {
     is_for_account: bool,
 }
 
-/// The proposals of one database.
+/// The proposals and the open schema changes of one database.
 struct Proposals {
     waiting: Vec<OutlinedProposal>,
+    changes: Vec<SchemaChange>,
     ended: Vec<OutlinedProposal>,
 }
 
@@ -178,17 +194,26 @@ async fn ask_each<'a, T, F: Future<Output = Result<T, Failure>>>(
 
 async fn proposals(database: &ConsoleDatabase) -> Result<Proposals, Failure> {
     let waiting = database.proposals.waiting(MAX_PROPOSALS as u32 + 1).await?;
-    Ok(Proposals { waiting, ended: database.proposals.lately_ended(ENDED as u32).await? })
+    let changes = database.schema_changes.open(MAX_CHANGES).await?;
+    Ok(Proposals { waiting, changes, ended: database.proposals.lately_ended(ENDED as u32).await? })
 }
 
 impl<'a> Inbox<'a> {
     fn new(frame: Frame<'a>) -> Self {
-        Self { frame, databases: Vec::new(), waiting: Vec::new(), ended: Vec::new(), is_cut: false }
+        Self {
+            frame,
+            databases: Vec::new(),
+            waiting: Vec::new(),
+            changes: Vec::new(),
+            ended: Vec::new(),
+            is_cut: false,
+        }
     }
 
     fn add(&mut self, database: &ConsoleDatabase, proposals: &Proposals) {
         let (now, is_named) = (SystemTime::now(), self.frame.database.is_none());
         self.waiting.extend(proposals.waiting.iter().map(|one| waiting_line(one, database, is_named, now)));
+        self.changes.extend(proposals.changes.iter().map(|one| change_line(one, database, is_named)));
         self.ended.extend(proposals.ended.iter().map(|one| line(one, database, is_named)));
     }
 
@@ -222,6 +247,17 @@ fn waiting_line(
         questions: proposal.questions.len(),
         rows: outline.rows_affected.map(|rows| rows.max(outline.changed)),
         time_left: ago(&proposal.expires_at, now),
+    }
+}
+
+fn change_line(change: &SchemaChange, database: &ConsoleDatabase, is_named: bool) -> ChangeLine {
+    ChangeLine {
+        path: database.path(format_args!("/schema-changes/{}", change.change_id)),
+        database: if is_named { name(database) } else { None },
+        reason: visible(&change.reason),
+        by: proposer(change.actor.as_deref(), change.account_id.as_str()),
+        at: change.created_at.clone(),
+        status: change.status.as_str(),
     }
 }
 

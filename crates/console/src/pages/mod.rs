@@ -9,6 +9,7 @@ pub(crate) mod proposal;
 pub(crate) mod record;
 pub(crate) mod records;
 pub(crate) mod row_history;
+pub(crate) mod schema_change;
 mod search_line;
 pub(crate) mod sign_in;
 pub(crate) mod undo;
