@@ -67,31 +67,33 @@ create function countersign.note_loss(
 declare
     log      integer := countersign.current_log();
     entries  bigint;
+    noted    uuid[];
     missing  uuid[];
     since    timestamptz;
 begin
     perform countersign.refuse_within_a_write(), countersign.commit_durably();
-    if exists (select from countersign.loss l where l.log_no = log) then
-        return true;
-    elsif signed_entries is null and (known is not distinct from null or not countersign.lacks(known)) then
+    select l.records into noted from countersign.loss l where l.log_no = log for update;
+    if noted is null and signed_entries is null and (known is not distinct from null or not countersign.lacks(known)) then
         return false;
     end if;
     select coalesce(array_agg(a.id order by a.at), '{}'), min(a.at) into missing, since
     from unnest(acknowledged, acknowledged_at) a (id, at)
-    where countersign.is_lost(a.id);
+    where a.id <> all (coalesce(noted, '{}')) and countersign.is_lost(a.id);
+    -- Each server adds what it misses to what the first one has noted.
+    if noted is not null and missing = '{}' then
+        return true;
+    end if;
     select coalesce(max(l.leaf_index) + 1, 0) into entries from countersign.leaf l where l.log_no = log;
     if not exists (select from countersign.leaf l
                    where (l.log_no, l.leaf_index, l.hash) = (known.log_no, known.leaf_index, known.leaf_hash)) then
         signed_entries := greatest(signed_entries, known.leaf_index + 1);
     end if;
-    insert into countersign.loss (log_no, records, since, signed_entries, entries, timeline_before, timeline)
+    insert into countersign.loss as l (log_no, records, since, signed_entries, entries, timeline_before, timeline)
     values (log, missing, since, signed_entries, entries, known.timeline, countersign.current_timeline())
-    on conflict do nothing;
-    if found then
-        perform countersign.note_event('loss', array['records', cardinality(missing)::text,
-            'since', to_char(since at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-            'entries', entries::text, 'signed_entries', signed_entries::text], nullif(array_to_string(missing, ' '), ''));
-    end if;
+    on conflict (log_no) do update set records = l.records || excluded.records, since = least(l.since, excluded.since);
+    perform countersign.note_event('loss', array['records', cardinality(missing)::text,
+        'since', to_char(since at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        'entries', entries::text, 'signed_entries', signed_entries::text], nullif(array_to_string(missing, ' '), ''));
     return true;
 end $$;
 comment on function countersign.note_loss(countersign.known_history, uuid[], timestamptz[], bigint) is

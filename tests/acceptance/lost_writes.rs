@@ -120,7 +120,8 @@ async fn a_server_that_misses_what_it_acknowledged_stops_every_server_until_the_
     }
     // The new log tells of the loss.
     audit(db, &["seal", "--signing-key", &pair.key("next")]).await;
-    let entry = db.value("select entry from countersign.leaf where entry like '%kind loss%'").await;
+    let entries = "select entry from countersign.leaf where entry like '%kind loss%records 2%'";
+    let entry = db.value(entries).await;
     assert!(entry.contains("records 2\nsince 20"), "{entry}");
     audit(db, &["verify"]).await;
 }
@@ -171,6 +172,24 @@ async fn a_server_without_the_key_misses_signed_entries_and_one_that_only_waits_
     assert!(message.contains("its log has") && message.contains("were signed"), "{message}");
     let loss = "select records = '{}' and signed_entries > entries from countersign.loss";
     assert_eq!(pair.new_primary().value(loss).await, "t");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_server_adds_what_it_misses() {
+    let pair = Pair::start().await;
+    let servers = [pair.server(&[]).await, pair.server(&[]).await];
+    acknowledged(&servers[0], "before").await;
+    pair.cut().await;
+    let lost = [acknowledged(&servers[0], "one").await, acknowledged(&servers[1], "two").await];
+    pair.fail_over().await;
+    let db = pair.new_primary();
+    for server in &servers {
+        refused(db, server).await;
+    }
+    for server in &servers {
+        let message = refused(db, server).await;
+        assert!(message.contains("at least 2 (") && lost.iter().all(|id| message.contains(id)), "{message}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

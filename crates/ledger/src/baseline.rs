@@ -1,7 +1,7 @@
 //! The schema of the ledger, as SQL files.
 
 /// The files of the schema, by topic, in the order in which they are applied to an empty schema `countersign`.
-pub const BASELINE: [(&str, &str); 24] = [
+pub const BASELINE: [(&str, &str); 25] = [
     ("10_tables", include_str!("../../../migrations/baseline/10_tables.sql")),
     ("20_admission", include_str!("../../../migrations/baseline/20_admission.sql")),
     ("30_effects", include_str!("../../../migrations/baseline/30_effects.sql")),
