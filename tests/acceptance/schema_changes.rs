@@ -36,7 +36,7 @@ async fn propose(server: &Server, sql: &str) -> String {
 
 /// The change as `schema show --json` has it.
 async fn stored(db: &Database, id: &str) -> Value {
-    let shown = schema(&db.url(), &["show", id, "--json"]).await.succeeded();
+    let shown = schema(&db.url(), &["show", id, "--try", "--json"]).await.succeeded();
     serde_json::from_str(&shown.out).unwrap()
 }
 
@@ -60,6 +60,23 @@ async fn ward() -> Database {
     )
     .await;
     db
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_agent_wrote_runs_only_once_a_person_has_read_it() {
+    let db = ward().await;
+    db.run("create sequence ward.ran").await;
+    let server = server(&db, "agent").await;
+    // A sequence is not rolled back, as a file that COPY TO PROGRAM writes is not.
+    let id = propose(&server, "select nextval('ward.ran')").await;
+    let has_run = async || db.value("select is_called from ward.ran").await;
+    let shown = schema(&db.url(), &["show", &id]).await.succeeded().out;
+    assert!(shown.contains("nextval('ward.ran')") && !shown.contains("rolled back"), "{shown}");
+    let unasked = schema(&db.url(), &["apply", &id]).await;
+    assert!(unasked.code == 1 && unasked.out.contains("nextval('ward.ran')"), "{unasked:?}");
+    assert_eq!(has_run().await, "f");
+    assert!(schema(&db.url(), &["show", &id, "--try"]).await.succeeded().out.contains("now, and rolled back"));
+    assert_eq!(has_run().await, "t");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,7 +159,7 @@ async fn a_person_carries_a_file_out_with_the_rights_of_the_own_login_only() {
     let row = db.rows("select origin, account_id = decided_login, reason, status from countersign.schema_change").await;
     assert_eq!(row, [["command_line", "t", "beds differ", "applied"]]);
     let id = db.value("select change_id from countersign.schema_change").await;
-    let shown = schema(&owner, &["show", &id]).await.succeeded().out;
+    let shown = schema(&owner, &["show", &id, "--try"]).await.succeeded().out;
     assert!(shown.contains("Höhe") && shown.contains("ended"), "{shown}");
     db.run("drop role plain_owner").await;
 }

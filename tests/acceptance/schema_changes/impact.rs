@@ -52,7 +52,7 @@ async fn a_change_is_shown_with_its_locks_rewrites_scans_and_lost_undo() {
         .rows("select oid, relfilenode from pg_class where relnamespace::regnamespace::text = 'hospital' order by 1")
         .await;
     assert_eq!(before, after, "it was rolled back");
-    let text = schema(&db.url(), &["show", &id]).await.succeeded().out;
+    let text = schema(&db.url(), &["show", &id, "--try"]).await.succeeded().out;
     for part in [
         "rewrites",
         "scans",
@@ -122,7 +122,7 @@ async fn a_statement_that_fails_is_shown_and_nothing_is_begun() {
     let mut holder = db.connect().await;
     let open = holder.transaction().await.unwrap();
     open.batch_execute("lock table ward.bed in access share mode").await.unwrap();
-    let shown = schema(&db.url(), &["show", &id, "--json", "--lock-timeout-ms", "50"]).await.succeeded();
+    let shown = schema(&db.url(), &["show", &id, "--try", "--json", "--lock-timeout-ms", "50"]).await.succeeded();
     let impact: Value = serde_json::from_str(&shown.out).unwrap();
     assert_eq!(impact["impact"]["failed"]["sqlstate"], "55P03", "{impact:#}");
 }

@@ -65,16 +65,24 @@ async fn of_id(arguments: &ApplyArgs, id: &IdPrefix, settings: &DatabaseSettings
     carry_out(arguments, &changes, &change).await
 }
 
-/// Shows what a change would do. A change that fails when it is tried is not begun.
+/// Shows a change, and tries it once the person has read what an agent wrote. A change that fails then is not begun.
 async fn shown(
     arguments: &ApplyArgs,
     changes: &SchemaChanges,
     text: &SchemaChangeText,
     change: Option<&SchemaChange>,
 ) -> anyhow::Result<()> {
-    let is_tried = !arguments.trial.no_try && change.is_none_or(show::is_untouched);
-    let tried = if is_tried { Some(show::tried(changes, text, &arguments.trial.options()).await) } else { None };
-    show::print_text(text, change.map(|change| change.steps.as_slice()).unwrap_or_default(), tried.as_ref());
+    show::print_text(text, change.map(|change| change.steps.as_slice()).unwrap_or_default());
+    let has_agreed = has_agreed(arguments, change)?;
+    let mut tried = None;
+    if !arguments.no_try && change.is_none_or(show::is_untouched) {
+        if change.is_some() && !has_agreed {
+            let answer = ask("Try it in your login, and roll it back? Its SQL runs then. Type yes:").await?;
+            ensure!(answer == "yes", "not tried, since the answer was not yes; nothing was changed");
+        }
+        tried = Some(show::tried(changes, text, &arguments.trial.options()).await);
+    }
+    show::print_trial(tried.as_ref());
     show::gap();
     match tried {
         Some(Err(reason)) => {
@@ -94,7 +102,8 @@ fn is_passing(sqlstate: &str) -> bool {
     matches!(sqlstate, "55P03" | "40P01" | "57014")
 }
 
-async fn agree(arguments: &ApplyArgs, change: Option<&SchemaChange>) -> anyhow::Result<()> {
+/// Whether the arguments say that the person agrees. Otherwise somebody has to be there who can be asked.
+fn has_agreed(arguments: &ApplyArgs, change: Option<&SchemaChange>) -> anyhow::Result<bool> {
     if let (Some(digest), Some(change)) = (&arguments.digest, change) {
         ensure!(
             *digest == change.digest,
@@ -102,16 +111,23 @@ async fn agree(arguments: &ApplyArgs, change: Option<&SchemaChange>) -> anyhow::
             change.digest,
             visible(digest)
         );
-        return Ok(());
+        return Ok(true);
     }
     if arguments.yes {
-        return Ok(());
+        return Ok(true);
     }
     let digest = change.map(|change| format!("--digest {} or ", change.digest)).unwrap_or_default();
     ensure!(
         is_interactive(),
         "nobody can be asked here, since this is no terminal: give {digest}--yes to carry out what is shown above"
     );
+    Ok(false)
+}
+
+async fn agree(arguments: &ApplyArgs, change: Option<&SchemaChange>) -> anyhow::Result<()> {
+    if has_agreed(arguments, change)? {
+        return Ok(());
+    }
     let answer = ask("Carry it out? Type yes:").await?;
     ensure!(answer == "yes", "not carried out, since the answer was not yes");
     Ok(())

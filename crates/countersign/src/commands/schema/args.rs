@@ -14,14 +14,12 @@ use crate::terminal::short_id;
 pub(crate) enum SchemaCommand {
     /// List the newest schema changes of all accounts, newest first.
     List(With<ListArgs>),
-    /// Show one schema change: its SQL, what a linter finds, and what it would do to this database.
-    ///
-    /// An open change is tried in your login, in a transaction that is rolled back. It takes the locks of the
-    /// change meanwhile. Without --no-try it needs the privileges of the change.
+    /// Show one schema change: its SQL and what a linter finds; with --try what it would do to this database.
     Show(With<ShowArgs>),
     /// Carry a schema change out in your login: one that was proposed, or a file of yours.
     ///
-    /// Shows what it would do first, and asks. Elsewhere than on a terminal it needs --digest or --yes. Needs a
+    /// Shows the SQL, asks whether to try it, shows what it would do, and asks again. Elsewhere than on a terminal
+    /// it needs --digest or --yes. Needs a
     /// database login with the role countersign_approver and the privileges of the change. That login and the
     /// user of the operating system are recorded. Repeat the command to go on after an interruption.
     #[command(after_help = "Exit codes:\n  \
@@ -51,6 +49,10 @@ pub(crate) struct ShowArgs {
     /// The id of the tool's answer, or its first characters.
     #[arg(value_name = "ID", value_parser = short_id::parse)]
     pub(crate) id: IdPrefix,
+    /// Try an open change in your login, in a transaction that is rolled back. Its SQL runs: read it before. It
+    /// needs the privileges of the change, and takes its locks meanwhile.
+    #[arg(long = "try")]
+    pub(crate) is_tried: bool,
     #[command(flatten)]
     pub(crate) trial: TrialArgs,
     /// Print one JSON object.
@@ -60,9 +62,6 @@ pub(crate) struct ShowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TrialArgs {
-    /// Do not try it.
-    #[arg(long)]
-    pub(crate) no_try: bool,
     /// Seconds that the trial may take, and with it hold its locks, 1 to 3600.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
     try_for: u32,
@@ -89,6 +88,9 @@ pub(crate) struct ApplyArgs {
     /// Carry the SQL of a file out, for this reason.
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub(crate) reason: Option<String>,
+    /// Carry it out without a trial.
+    #[arg(long)]
+    pub(crate) no_try: bool,
     #[command(flatten)]
     pub(crate) trial: TrialArgs,
     /// Carry it out only if it has this digest, as `schema show` prints it, without asking.

@@ -37,7 +37,7 @@ pub(super) async fn run(arguments: &ShowArgs, settings: &DatabaseSettings) -> an
     let changes = open(settings).await?.schema_changes();
     let change = find(&changes, &arguments.id).await?;
     let text = SchemaChangeText::parse(&change.sql);
-    let options = (!arguments.trial.no_try && change.status.is_open()).then(|| arguments.trial.options());
+    let options = (arguments.is_tried && change.status.is_open()).then(|| arguments.trial.options());
     let tried = match (&text, &options) {
         (Ok(text), Some(options)) if is_untouched(&change) => Some(tried(&changes, text, options).await),
         _ => None,
@@ -54,7 +54,10 @@ pub(super) async fn run(arguments: &ShowArgs, settings: &DatabaseSettings) -> an
     }
     print(&change);
     match text {
-        Ok(text) => print_text(&text, &change.steps, tried.as_ref()),
+        Ok(text) => {
+            print_text(&text, &change.steps);
+            print_trial(tried.as_ref());
+        }
         Err(error) => print_lines(beside("refused", [visible(&error.to_string())])),
     }
     Ok(())
@@ -98,20 +101,23 @@ pub(super) fn print(change: &SchemaChange) {
     print_lines(parts.iter().flatten());
 }
 
-/// Prints the statements, what is known of them, and what they would do.
-pub(super) fn print_text(text: &SchemaChangeText, steps: &[SchemaStep], tried: Option<&Result<Impact, String>>) {
+/// Prints the statements and what is known of them.
+pub(super) fn print_text(text: &SchemaChangeText, steps: &[SchemaStep]) {
     for step in text.steps() {
         let record = steps.iter().find(|record| record.number == step.number);
         print_lines(beside(&format!("step {}", step.number), step_lines(step, record)));
     }
-    let style = Style::of_stdout();
     for finding in text.findings() {
         let help = finding.help.as_deref().map(|help| format!(" {help}")).unwrap_or_default();
         let line = format!("line {}: {}{help} ({})", finding.line, finding.message, finding.rule);
         print_lines(beside("linter", [visible(&line)]));
     }
+}
+
+/// Prints what a trial has shown.
+pub(super) fn print_trial(tried: Option<&Result<Impact, String>>) {
     match tried {
-        Some(Ok(impact)) => print_lines(impact_lines(impact, &style)),
+        Some(Ok(impact)) => print_lines(impact_lines(impact, &Style::of_stdout())),
         Some(Err(reason)) => print_lines(beside("not tried", [visible(reason)])),
         None => {}
     }
