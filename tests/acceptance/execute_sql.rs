@@ -321,7 +321,9 @@ async fn no_statement_ends_the_transaction_of_its_record_or_reaches_the_next_wri
         let record = latest(&db).await;
         let said = envelope["error"]["sqlstate"].as_str().unwrap_or_default();
         let as_expected = match *state {
-            "" => envelope["success"] == true && record[0] == "success",
+            "" if envelope["success"] == true => record[0] == "success",
+            // A limit of 1 ms may end what countersign runs behind the statement, and with it the write.
+            "" => sql.contains("statement_timeout = 1") && record[0] == "failure" && said == "57014",
             state => envelope["success"] == false && record[0] == "failure" && said == state,
         };
         // In doubt is for connections that are lost: none of these is.
