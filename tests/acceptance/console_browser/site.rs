@@ -100,6 +100,9 @@ impl Site {
             let made = olga.post("/undo", &form).await;
             pages.push((name, made.headers["location"].to_str().unwrap().to_owned()));
         }
+        let change = "select stored from countersign.propose_schema_change(gen_random_uuid(), 'default', 'mia', null, null, null, null, \
+            null, 'Customers want gifts wrapped.', 'alter table shop.orders add column gift boolean;\ncreate index concurrently on shop.orders (gift);', 20)";
+        pages.push(("schema change", format!("/schema-changes/{}", shop.db.value(change).await)));
         let fixed = [
             ("record", format!("/records/{write}")),
             ("record: failure", format!("/records/{failure}")),

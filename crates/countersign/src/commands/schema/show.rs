@@ -56,6 +56,9 @@ pub(super) async fn run(arguments: &ShowArgs, settings: &DatabaseSettings) -> an
     match text {
         Ok(text) => {
             print_text(&text, &change.steps);
+            if tried.is_none() && change.status.is_open() && is_untouched(&change) {
+                print_lines(beside("not tried", ["--try runs it in your login, and rolls it back".to_owned()]));
+            }
             print_trial(tried.as_ref());
         }
         Err(error) => print_lines(beside("refused", [visible(&error.to_string())])),
