@@ -96,6 +96,16 @@ impl Setup {
         Ok(true)
     }
 
+    /// Refuses a ledger that is not as `init` made it.
+    pub(super) async fn refuse_altered_ledger(&mut self) -> Result<(), SchemaError> {
+        let deviations = compare(&mut self.session).await?;
+        if deviations.is_empty() {
+            return Ok(());
+        }
+        let problems = deviations.iter().map(ToString::to_string).collect();
+        Err(SchemaError::Untrusted { database: self.dbname.clone(), problems })
+    }
+
     async fn refuse_foreign(&mut self, trusted: &[String]) -> Result<(), SchemaError> {
         let problems = foreign(&mut self.session, trusted).await?;
         if problems.is_empty() {

@@ -237,11 +237,7 @@ impl Setup {
         self.revoke_citus().await?;
         self.name_members(&options.writer).await?;
         self.inspect_schema().await?;
-        let deviations = inspect::compare(&mut self.session).await?;
-        if !deviations.is_empty() {
-            let problems = deviations.iter().map(ToString::to_string).collect();
-            return Err(SchemaError::Untrusted { database: self.dbname.clone(), problems });
-        }
+        self.refuse_altered_ledger().await?;
         self.renew_tracking().await?;
         for schema in &options.schemas {
             self.open_schema(schema, &options.writer).await?;

@@ -5,7 +5,7 @@ use pg::ConnectOptions;
 use pg::value::text_array;
 
 use super::tables::{Table, TableNames};
-use super::{Setup, inspect, literal};
+use super::{Setup, literal};
 use crate::setup::schema::{self, SchemaError};
 use crate::{Ledger, LedgerOptions};
 
@@ -176,11 +176,7 @@ impl Setup {
     /// # Errors
     /// The ledger itself is not as `init` made it, or the transaction has failed.
     pub(crate) async fn renew_changed(&mut self) -> Result<(Vec<String>, Option<String>), SchemaError> {
-        let deviations = inspect::compare(&mut self.session).await?;
-        if !deviations.is_empty() {
-            let problems = deviations.iter().map(ToString::to_string).collect();
-            return Err(SchemaError::Untrusted { database: self.dbname.clone(), problems });
-        }
+        self.refuse_altered_ledger().await?;
         if !self.is_member().await? {
             let changed = self.rows::<1>(OTHER_COLUMNS_SQL, &[]).await?.concat();
             let reason = || format!("{}: {}", changed.join(", "), not_a_member(&self.user));
@@ -243,11 +239,7 @@ impl Setup {
             return Err(not_a_member(&self.user));
         }
         self.inspect_schema().await?;
-        let deviations = inspect::compare(&mut self.session).await?;
-        if !deviations.is_empty() {
-            let problems = deviations.iter().map(ToString::to_string).collect();
-            return Err(SchemaError::Untrusted { database: self.dbname.clone(), problems });
-        }
+        self.refuse_altered_ledger().await?;
         self.session.batch_execute(&format!("set local lock_timeout = '{TABLE_LOCK_TIMEOUT}'")).await?;
         Ok(())
     }
