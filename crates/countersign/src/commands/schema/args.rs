@@ -19,9 +19,9 @@ pub(crate) enum SchemaCommand {
     /// Carry a schema change out in your login: one that was proposed, or a file of yours.
     ///
     /// Shows the SQL, asks whether to try it, shows what it would do, and asks again. Elsewhere than on a terminal
-    /// it needs --digest or --yes. Needs a
-    /// database login with the role countersign_approver and the privileges of the change. That login and the
-    /// user of the operating system are recorded. Repeat the command to go on after an interruption.
+    /// it needs --digest or --yes. Needs a database login with the role countersign_approver and the privileges of
+    /// the change. That login and the user of the operating system are recorded. Repeat the command to go on after
+    /// an interruption.
     #[command(after_help = "Exit codes:\n  \
         0  applied\n  \
         1  not applied, or not yet: the message says which\n  \
