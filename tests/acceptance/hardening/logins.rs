@@ -4,6 +4,7 @@ use std::process::Stdio;
 
 use serde_json::json;
 use testkit::{Database, Server, countersign, database};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 use super::{named, run_as};
@@ -38,8 +39,19 @@ async fn settings_of_a_servers_login_are_named_and_do_not_decide_whose_functions
         format!("alter role {writer} set search_path = evil, pg_catalog; alter role {writer} set row_security = off");
     run_as(&db, &writer, &set).await;
     let mut command = Command::new(countersign());
-    let output = command.env("DATABASE_URL", db.url_as(&writer)).arg("serve").stdin(Stdio::null()).output().await;
-    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    command.env("DATABASE_URL", db.url_as(&writer)).arg("serve").stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.kill_on_drop(true).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut said = String::new();
+    // The end of its input would end it, ready or not.
+    while !said.contains("ready")
+        && let Some(line) = lines.next_line().await.unwrap()
+    {
+        said.push_str(&line);
+        said.push('\n');
+    }
+    drop(child.stdin.take());
+    child.wait().await.unwrap();
     for setting in ["search_path=evil, pg_catalog", "row_security=off"] {
         let named = format!("role {writer} has the setting {setting}, which a server does not expect");
         assert!(said.contains(&named), "{said}");
