@@ -94,6 +94,7 @@ mod startup;
 mod studio;
 mod telemetry;
 mod tls;
+mod token_budget;
 mod tokens;
 mod tool_list;
 mod tracking;

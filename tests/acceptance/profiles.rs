@@ -1,7 +1,7 @@
 //! The operator's own profiles: a tool outside a profile does not exist, and no profile bypasses the ledger.
 
 use serde_json::{Value, json};
-use testkit::{ConfigDir, RawStdioServer, Server, database, repository};
+use testkit::{ConfigDir, RawStdioServer, Server, database, repository, run_countersign};
 
 const SUPPORT: &str =
     "[profiles.support]\naccess = [\"read\"]\ntools = [\"like_tweet\"]\nexcept = [\"explain_query\"]\n";
@@ -28,7 +28,11 @@ async fn a_profile_has_only_its_tools_and_each_write_leaves_a_record() {
     }
     assert_eq!(db.value("select count(*) from countersign.mutation").await, "0");
     let like = server.request(3, "tools/call", json!({"name": "like_tweet", "arguments": {"tweet_id": 2}})).await;
-    assert_eq!(like["result"]["structuredContent"]["success"], true, "{like}");
+    let like = &like["result"]["structuredContent"];
+    assert_eq!(like["success"], true, "{like}");
+    let rollback = &like["meta"]["rollback"];
+    assert_eq!(rollback["note"], "This profile has no unlike_tweet, which the undo of the write needs.");
+    assert!(rollback.get("undo_tool").is_none(), "{rollback}");
     assert_eq!(db.value("select tool_name || ' ' || status from countersign.mutation").await, "like_tweet success");
     assert!(server.close().await);
 }
@@ -64,4 +68,42 @@ async fn a_tool_that_is_not_there_and_a_profile_without_any_stop_the_start_with_
         .command(&config(&db.url(), "[profiles.b]\naccess = [\"admin\"]\nexcept = [\"undo_plan\", \"undo_run\", \"get_proposal\", \"propose_schema_change\"]\n"));
     let said = String::from_utf8(command.arg("serve").output().await.unwrap().stderr).unwrap();
     assert!(said.contains("toml:4:11: profile b: no tool that is served is in it"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn minimal_reads_and_writes_by_sql_and_names_no_tool_that_it_has_not() {
+    let db = database().await;
+    db.run("select countersign.track('social.account')").await;
+    let statement = json!({"sql": "update social.account set display_name = display_name || '!'"});
+    let minimal = |more: &'static [&'static str]| {
+        let mut command = Server::command(&db);
+        command.args(["--profile", "minimal"]).args(more);
+        Server::start(command)
+    };
+    assert_eq!(minimal(&["--execute-sql=any"]).await.tool_names().await, ["query_database", "describe_database"]);
+
+    let server = minimal(&["--execute-sql"]).await;
+    assert_eq!(server.tool_names().await, ["query_database", "describe_database", "execute_sql"]);
+    let proposed = server.succeed("execute_sql", statement.clone()).await;
+    let said = proposed["data"]["message"].as_str().unwrap();
+    assert!(said.contains("this profile has no tool confirm_proposal") && !said.contains("call confirm"), "{said}");
+
+    let server = minimal(&["--execute-sql", "--execute-sql-tier=approve"]).await;
+    let said = server.succeed("execute_sql", statement.clone()).await["data"]["message"].to_string();
+    assert!(said.contains("countersign proposals approve") && !said.contains("get_proposal"), "{said}");
+
+    let server = minimal(&["--execute-sql", "--execute-sql-tier=auto"]).await;
+    let written = server.succeed("execute_sql", statement).await;
+    let rollback = &written["meta"]["rollback"];
+    let id = written["meta"]["correlation_id"].as_str().unwrap();
+    assert_eq!(rollback["reversible"], true);
+    let note =
+        format!("This profile has no undo_mutation. A person can take the write back with `countersign undo {id}`.");
+    assert!(rollback["note"].as_str().unwrap().starts_with(&note), "{rollback}");
+    assert!(rollback.get("undo_tool").is_none() && rollback.get("undo_params").is_none(), "{rollback}");
+    // What the note says is true.
+    let before = "select count(*) from social.account where display_name like '%!'";
+    assert_ne!(db.value(before).await, "0");
+    run_countersign(&db.url(), &["undo", id]).await.succeeded();
+    assert_eq!(db.value(before).await, "0");
 }

@@ -122,7 +122,7 @@ async fn malformed_tokens_are_refused() {
     let output =
         new(&folder, "[profiles.support]\naccess = [\"read\"]\n", &["--account", "a", "--profile", "suport"]).await;
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("it is one of readonly, write, admin, support"), "{output:?}");
+    assert!(text(&output.stderr).contains("it is one of minimal, readonly, write, admin, support"), "{output:?}");
 
     let long = vec![b'a'; 8 * 1024 + 1];
     let cases: [(&[u8], &str); 8] = [

@@ -34,6 +34,7 @@ async fn names(profile: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_profile_has_only_its_tools() {
     assert_eq!(names("readonly").await, READ_TOOLS);
+    assert_eq!(names("minimal").await, ["describe_database", "query_database"]);
     let mut all: Vec<&str> = WRITE_TOOLS.into_iter().chain(LEDGER_TOOLS).chain(READ_TOOLS).collect();
     all.sort_unstable();
     assert_eq!(names("write").await, all);
@@ -196,7 +197,7 @@ fn kind(schema: &Value) -> String {
 async fn the_page_of_tools_follows_from_the_registry() {
     let studio = testkit::repository().join("manifests/studio.toml");
     let mut profiles = Vec::new();
-    for profile in ["readonly", "write", "admin"] {
+    for profile in ["minimal", "readonly", "write", "admin"] {
         let arguments = ["--profile", profile, "--execute-sql=any", "--manifest", studio.to_str().unwrap()];
         profiles.push((profile, listed(&arguments).await.1));
     }

@@ -28,7 +28,7 @@ fn an_unknown_option_is_named_and_exits_with_2() {
 fn an_unknown_profile_is_named_with_those_that_exist() {
     let output = countersign(&["serve", "--profile", "root"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("readonly, write, admin"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("minimal, readonly, write, admin"));
 }
 
 #[test]

@@ -112,24 +112,36 @@ impl ApprovalFlow {
         let question = asks.then(|| question(&shown));
         let page = self.console.as_ref().filter(|_| proposal.tier == Tier::Approve);
         let page = page.map(|console| page_request(&shown, console));
-        let message = match proposal.tier {
-            Tier::Approve if proposal.rule.approvals > 1 => {
-                "Nothing was written yet. Several different people who are not the proposer have to approve it, outside of \
-                this conversation (countersign proposals approve). get_proposal says who has, and what has become of it."
+        let has = |tool: &str| call.tools.info(tool).is_some();
+        let next = match proposal.tier {
+            Tier::Auto | Tier::Confirm if has("confirm_proposal") => {
+                "Show the proposal to the user. If they agree, call confirm_proposal with its proposal_id and digest; if they \
+                do not, call reject_proposal."
             }
             Tier::Auto | Tier::Confirm => {
-                "Nothing was written yet. Show the proposal to the user. If they agree, call confirm_proposal \
-                with its proposal_id and digest; if they do not, call reject_proposal."
+                "The user has to agree. This client did not ask the user, and this profile has no tool confirm_proposal: \
+                tell the user that the operator can add it to the profile."
+            }
+            Tier::Approve if proposal.rule.approvals > 1 => {
+                "Several different people who are not the proposer have to approve it, outside of this conversation \
+                (countersign proposals approve)."
             }
             Tier::Approve => {
-                "Nothing was written yet. A person who is not the proposer has to approve it, outside of this \
-                conversation (countersign proposals approve). get_proposal says what has become of it."
+                "A person who is not the proposer has to approve it, outside of this conversation (countersign proposals \
+                approve)."
             }
+        };
+        let state = match proposal.tier {
+            Tier::Approve if has("get_proposal") && proposal.rule.approvals > 1 => {
+                " get_proposal says who has, and what has become of it."
+            }
+            Tier::Approve if has("get_proposal") => " get_proposal says what has become of it.",
+            _ => "",
         };
         let data = RequiresApproval {
             requires_approval: true,
             proposal: ProposalData::new(&shown, self.console.as_ref()),
-            message: message.to_owned(),
+            message: format!("Nothing was written yet. {next}{state}"),
         };
         ToolOutput::read(&data).map(|answer| ToolOutput {
             question,

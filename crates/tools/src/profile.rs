@@ -3,13 +3,17 @@
 use manifest::Access;
 use types::{DatabaseName, RoleName};
 
+use crate::builtin;
+
 /// A set of tools: by access, by name, and with exclusions. A tool outside the set does not exist for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// `readonly`, `write`, `admin`, or `^[a-z][a-z0-9_-]{0,31}$` for an operator's profile.
+    /// One of [`Self::BUILTIN`], or `^[a-z][a-z0-9_-]{0,31}$` for an operator's profile.
     pub name: String,
     /// Every tool with one of these kinds of access.
     pub access: Vec<Access>,
+    /// If there are any, no tool with another name.
+    pub only: &'static [&'static str],
     /// Additional tools by name.
     pub tools: Vec<String>,
     /// Excluded tools by name.
@@ -22,9 +26,10 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Names of the profiles that every server has. `readonly` reads the database, not the ledger. `write` adds the
-    /// manifests' writes and the records of the caller's account. `admin` has everything.
-    pub const BUILTIN: [&str; 3] = ["readonly", "write", "admin"];
+    /// Names of the profiles that every server has. `minimal` costs few tokens: the tools that take SQL, and
+    /// `describe_database`. `readonly` reads the database, not the ledger. `write` adds the manifests' writes and the
+    /// records of the caller's account. `admin` has everything.
+    pub const BUILTIN: [&str; 4] = ["minimal", "readonly", "write", "admin"];
 
     /// Default profile.
     pub const DEFAULT: &str = "write";
@@ -32,11 +37,13 @@ impl Profile {
     /// The profiles that every server has.
     #[must_use]
     pub fn builtin() -> Vec<Self> {
-        let access = [Access::Read, Access::Write, Access::Admin];
-        let kinds = (1..).filter_map(|count| access.get(..count));
-        let profile = |(name, kinds): (&str, &[Access])| Self {
+        let (read, write, admin) = (Access::Read, Access::Write, Access::Admin);
+        // The access that `execute_sql` has depends on its mode: `minimal` is without arbitrary statements.
+        let kinds = [vec![read, write], vec![read], vec![read, write], vec![read, write, admin]];
+        let profile = |(name, access): (&str, Vec<Access>)| Self {
             name: name.to_owned(),
-            access: kinds.to_vec(),
+            access,
+            only: if name == "minimal" { &builtin::MINIMAL } else { &[] },
             tools: Vec::new(),
             except: Vec::new(),
             databases: None,
@@ -58,7 +65,8 @@ impl Profile {
     #[must_use]
     pub fn includes(&self, tool: &str, access: Access) -> bool {
         let named = |names: &[String]| names.iter().any(|name| name == tool);
-        (self.access.contains(&access) || named(&self.tools)) && !named(&self.except)
+        let may_be_in = self.only.is_empty() || self.only.contains(&tool);
+        may_be_in && (self.access.contains(&access) || named(&self.tools)) && !named(&self.except)
     }
 }
 
@@ -67,12 +75,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_builtin_profile_has_more_than_the_one_before_it() {
-        let kinds: Vec<(String, usize)> =
-            Profile::builtin().into_iter().map(|profile| (profile.name, profile.access.len())).collect();
-        assert_eq!(kinds, [("readonly".to_owned(), 1), ("write".to_owned(), 2), ("admin".to_owned(), 3)]);
-        let readonly = &Profile::builtin()[0];
-        assert!(readonly.includes("x", Access::Read) && !readonly.includes("x", Access::Write));
+    fn each_builtin_profile_has_its_kinds_of_tools() {
+        let tools = [
+            ("query_database", Access::Read),
+            ("read", Access::Read),
+            ("execute_sql", Access::Write),
+            ("write", Access::Write),
+            ("execute_sql", Access::Admin),
+        ];
+        let has: Vec<(String, Vec<bool>)> = Profile::builtin()
+            .into_iter()
+            .map(|profile| {
+                let has = tools.iter().map(|(name, access)| profile.includes(name, *access)).collect();
+                (profile.name, has)
+            })
+            .collect();
+        let expected = [
+            ("minimal", vec![true, false, true, false, false]),
+            ("readonly", vec![true, true, false, false, false]),
+            ("write", vec![true, true, true, true, false]),
+            ("admin", vec![true, true, true, true, true]),
+        ];
+        assert_eq!(has, expected.map(|(name, has)| (name.to_owned(), has)));
     }
 
     #[test]
@@ -80,6 +104,7 @@ mod tests {
         let own = Profile {
             name: "support".into(),
             access: vec![Access::Read],
+            only: &[],
             tools: vec!["like".into(), "never".into()],
             except: vec!["secrets".into(), "never".into()],
             databases: None,

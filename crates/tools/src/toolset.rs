@@ -337,10 +337,22 @@ impl Toolset {
             Err(failure) => Err(failure.into()),
         };
         let outcome = masked(outcome, masks.map(Arc::as_ref), !builtin::is_builtin(name));
+        let outcome = outcome.map(|output| self.with_own_undo(output));
         running.ended(&outcome);
         end_read(read, outcome.as_ref().err().map(|error| error.failure.as_ref()));
         let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         reply(outcome, Meta::new(entry.info.version.clone(), elapsed_ms), known)
+    }
+
+    /// The answer, whose receipt names only tools that the caller has.
+    fn with_own_undo(&self, mut output: ToolOutput) -> ToolOutput {
+        if let (Some(rollback), Some(correlation_id)) = (&mut output.rollback, &output.correlation_id) {
+            let mut calls = rollback.undo_tool.iter().chain(rollback.undo_calls.iter().map(|call| &call.tool));
+            if let Some(missing) = calls.find(|tool| self.info(tool).is_none()).cloned() {
+                *rollback = rollback.clone().without_calls(&missing, correlation_id);
+            }
+        }
+        output
     }
 }
 

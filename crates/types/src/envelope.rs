@@ -188,6 +188,21 @@ impl Rollback {
         Self { undo_params: self.undo_params.map(safe), undo_calls, ..self }
     }
 
+    /// The receipt for a caller who has no tool `missing`, which the undo needs.
+    #[must_use]
+    pub fn without_calls(self, missing: &str, correlation_id: &CorrelationId) -> Self {
+        let note = if missing == UNDO_TOOL {
+            let found = self.note.strip_prefix(UNDO_NOTE).unwrap_or_default();
+            format!(
+                "This profile has no {UNDO_TOOL}. A person can take the write back with `countersign undo \
+                 {correlation_id}`.{found}"
+            )
+        } else {
+            format!("This profile has no {missing}, which the undo of the write needs.")
+        };
+        Self { undo_tool: None, undo_params: None, undo_calls: Vec::new(), note, ..self }
+    }
+
     /// Replaces this advice by what the ledger found when it compared the advice with the effects of the write.
     /// `None` means that nothing was compared. The calls stay as they are, because the ledger's copy lacks sensitive
     /// values.

@@ -396,7 +396,7 @@ mod tests {
         for expected in [
             "tokens.toml:1:1: there is no key x; the keys here are: tokens",
             "tokens.toml:3:8: tokens: this token stands at /etc/cs/countersign.toml:5:8 already",
-            "tokens.toml:5:11: tokens: there is no profile \"root\": it is one of readonly, write, admin, support",
+            "tokens.toml:5:11: tokens: there is no profile \"root\": it is one of minimal, readonly, write, admin, support",
         ] {
             assert!(said.contains(expected), "{expected} is missing in:\n{said}");
         }

@@ -22,7 +22,7 @@ pub(super) struct TokenKeys {
     /// Account of calls with this token: scope of its records, duplicates and idempotency keys.
     #[schemars(with = "Option<String>")]
     pub(super) account: Option<AccountId>,
-    /// Profile of calls with this token: readonly, write (the default), admin, or a profile of this file.
+    /// Profile of calls with this token: minimal, readonly, write (the default), admin, or a profile of this file.
     #[schemars(with = "Option<String>")]
     pub(super) profile: Option<Spanned<String>>,
     /// Databases that calls with this token reach, by name. Default: all that the profile reaches.

@@ -113,7 +113,7 @@ keys! {
 keys! {
     /// Serving.
     ServeKeys {
-        /// Profile that selects the tools to serve: readonly, write (the default), admin, or a profile of the
+        /// Profile that selects the tools to serve: minimal, readonly, write (the default), admin, or a profile of the
         /// configuration file.
         #[arg(long, env = "COUNTERSIGN_PROFILE")]
         profile: String,

@@ -77,6 +77,7 @@ impl ProfileConfig {
         let profile = Profile {
             name: name.to_owned(),
             access: keys.access,
+            only: &[],
             tools: names(keys.tools),
             except: names(keys.except),
             databases: Reader::database_names(keys.databases),

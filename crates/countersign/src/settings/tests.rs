@@ -234,6 +234,7 @@ fn a_profile_of_ones_own_is_read_and_every_mistake_in_it_is_named() {
     let expected = Profile {
         name: "support".into(),
         access: vec![manifest::Access::Read],
+        only: &[],
         tools: vec!["like".into()],
         except: vec!["x".into()],
         databases: None,
@@ -262,7 +263,7 @@ fn a_profile_of_ones_own_is_read_and_every_mistake_in_it_is_named() {
 fn a_profile_that_is_not_there_is_named_with_those_that_are() {
     let file = parse("profile = \"suport\"\n[profiles.support]\naccess = [\"read\"]\n").unwrap();
     let said = sources().merge(file).unwrap_err().to_string();
-    assert_eq!(said, "there is no profile \"suport\": it is one of readonly, write, admin, support");
+    assert_eq!(said, "there is no profile \"suport\": it is one of minimal, readonly, write, admin, support");
 }
 
 pub(super) const HASH: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -319,7 +320,7 @@ fn every_mistake_in_tokens_and_the_issuer_is_named_with_its_place() {
     let said = parse(&text).unwrap_err();
     for expected in [
         "toml:5:8: tokens: this token stands at /etc/cs/countersign.toml:2:8 already",
-        "toml:7:11: tokens: there is no profile \"suport\": it is one of readonly, write, admin",
+        "toml:7:11: tokens: there is no profile \"suport\": it is one of minimal, readonly, write, admin",
         "toml:9:8: hash: a hash is written sha256: and 64 hexadecimal digits",
         "toml:10:11: account: an account takes 1 to 255 bytes",
         "toml:11:9: label: a label takes 1 to 255 bytes, with a letter or digit, without spaces at its ends and without invisible characters",

@@ -173,6 +173,9 @@ pub const NAMES: [&str; 15] = [
     propose_schema_change::NAME,
 ];
 
+/// What a profile needs to read and write by SQL.
+pub(crate) const MINIMAL: [&str; 3] = [query_database::NAME, describe_database::NAME, execute_sql::NAME];
+
 /// Whether a tool of this name is built in.
 pub(crate) fn is_builtin(name: &str) -> bool {
     NAMES.contains(&name)

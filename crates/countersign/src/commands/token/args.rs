@@ -20,7 +20,7 @@ pub(crate) struct NewArgs {
     /// Account of calls with this token: scope of its records, duplicates and idempotency keys.
     #[arg(long)]
     pub(crate) account: AccountId,
-    /// Profile of calls with this token: readonly, write, admin, or a profile of the configuration file.
+    /// Profile of calls with this token: minimal, readonly, write, admin, or a profile of the configuration file.
     #[arg(long, default_value = Profile::DEFAULT, value_parser = profile)]
     pub(crate) profile: String,
     /// Databases that calls with this token reach, separated by commas. Default: all that the profile reaches.
