@@ -3,7 +3,7 @@
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use testkit::{ConfigDir, Database, RawStdioServer, Server, database, send_signal};
+use testkit::{ConfigDir, Database, RawStdioServer, Server, database, repository, send_signal};
 
 const PROTOCOL: &str = "2025-06-18";
 
@@ -29,19 +29,23 @@ fn content(answer: &Value) -> Value {
     serde_json::from_str(contents[0]["text"].as_str().unwrap()).unwrap()
 }
 
-/// All pages of `resources/list`; each is of at most 100.
+/// All pages of `resources/list` without the skills; each is of at most 100.
 async fn list(server: &mut RawStdioServer) -> Vec<Value> {
     let (mut all, mut params) = (Vec::new(), json!({}));
     loop {
         let answer = server.request(2, "resources/list", params).await;
         let page = answer["result"]["resources"].as_array().unwrap_or_else(|| panic!("{answer}"));
         assert!(page.len() <= 100);
-        all.extend(page.iter().cloned());
+        all.extend(page.iter().filter(|resource| !is_skill(resource)).cloned());
         match answer["result"].get("nextCursor") {
             Some(cursor) => params = json!({"cursor": cursor}),
             None => return all,
         }
     }
+}
+
+fn is_skill(resource: &Value) -> bool {
+    resource["uri"].as_str().unwrap().starts_with("skill://")
 }
 
 fn uris(list: &[Value]) -> Vec<&str> {
@@ -297,7 +301,9 @@ async fn the_newest_protocol_gets_resources_in_its_own_form() {
     let discovered = server.request(1, "server/discover", json!({"_meta": meta()})).await;
     assert_eq!(discovered["result"]["capabilities"]["resources"]["listChanged"], true, "{discovered}");
     let listed = server.request(2, "resources/list", json!({"_meta": meta()})).await["result"].clone();
-    assert_eq!(listed["resources"].as_array().unwrap().len(), 16);
+    let (skills, others): (Vec<_>, Vec<_>) =
+        listed["resources"].as_array().unwrap().iter().partition(|it| is_skill(it));
+    assert_eq!((skills.len(), others.len()), (3, 16));
     let read = server
         .request(3, "resources/read", json!({"uri": "countersign://database/social/tweet", "_meta": meta()}))
         .await;
@@ -388,5 +394,41 @@ async fn a_subscription_gets_only_the_notifications_that_it_requested() {
             assert_eq!(server.receive().await["method"], format!("notifications/{told}/list_changed"));
         }
         assert!(server.close().await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_has_the_skills_about_its_tools() {
+    let db = database().await;
+    let mut server = RawStdioServer::start(Server::command(&db), PROTOCOL).await;
+    let listed = server.request(1, "skills/list", json!({})).await["result"]["skills"].clone();
+    let names: Vec<&Value> = listed.as_array().unwrap().iter().map(|skill| &skill["frontmatter"]["name"]).collect();
+    assert_eq!(names, ["countersign-read", "countersign-write", "countersign-undo"]);
+    for skill in listed.as_array().unwrap() {
+        let (uri, name) = (&skill["uri"], skill["frontmatter"]["name"].as_str().unwrap());
+        let got = server.request(2, "skills/get", json!({"uri": uri})).await;
+        assert_eq!(&got["result"]["skill"], skill);
+        let contents = read(&mut server, uri.as_str().unwrap()).await["result"]["contents"].clone();
+        let file = std::fs::read_to_string(repository().join("skills").join(name).join("SKILL.md")).unwrap();
+        assert_eq!(contents, json!([{"uri": uri, "mimeType": "text/markdown", "text": file}]));
+        assert_eq!(skill["resources"][0]["size"], file.len());
+    }
+    assert!(server.close().await);
+
+    let mut command = Server::command(&db);
+    command.args(["--profile", "readonly"]);
+    let mut server = RawStdioServer::start(command, PROTOCOL).await;
+    let listed = server.request(1, "skills/list", json!({})).await["result"]["skills"].clone();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    for (method, code) in [("skills/get", -32602), ("resources/read", -32002)] {
+        for (params, said) in [
+            (json!({"uri": "skill://countersign-undo/SKILL.md"}), "skill://countersign-undo/SKILL.md"),
+            (json!({}), "{\"uri\": string}"),
+        ] {
+            let answer = server.request(2, method, params).await;
+            let expected = if said.starts_with('{') { -32602 } else { code };
+            assert_eq!(answer["error"]["code"], expected, "{answer}");
+            assert!(answer["error"]["message"].as_str().unwrap().contains(said), "{answer}");
+        }
     }
 }

@@ -137,8 +137,8 @@ async fn writes(db: &Database) -> String {
 }
 
 impl Framework {
-    async fn start(&self, db: &Database, to: &Target<'_>, has_user: bool) -> Model {
-        Model::start(self.external, self.script, db, to, has_user).await
+    fn start(&self, db: &Database, to: &Target<'_>, has_user: bool) -> Model {
+        Model::start(self.external, self.script, db, to, has_user)
     }
 
     fn assert_failed(&self, shown: &Shown, code: &str) {
@@ -152,7 +152,7 @@ impl Framework {
 
     /// Reads, writes, repeats the write, undoes it, and fails.
     async fn goes_through(&self, db: &Database, to: &Target<'_>) {
-        let mut model = self.start(db, to, false).await;
+        let mut model = self.start(db, to, false);
         let balance = format!("select balance from bank.account where id = {ADA}");
         let others = format!("select * from bank.account where id <> {ADA}");
         let before = (db.value(&balance).await, db.rows(&others).await);
@@ -210,7 +210,7 @@ impl Framework {
 
     /// A write of tier `confirm` with a user, who is asked within the call.
     async fn asks(&self, db: &Database, to: &Target<'_>) {
-        let mut model = self.start(db, to, true).await;
+        let mut model = self.start(db, to, true);
         let renamed = model.call("rename_holder", json!({"id": ADA, "holder": "Eve"})).await;
         self.assert_succeeded(&renamed);
         assert_eq!(db.value(&format!("select holder from bank.account where id = {ADA}")).await, "Eve");
@@ -221,7 +221,7 @@ impl Framework {
     /// How often an answer reaches the model under this setting.
     async fn copies(&self, db: &Database, manifest: &TestManifest, content: &str) -> usize {
         let arguments = [arguments(manifest), vec!["--content".to_owned(), content.to_owned()]].concat();
-        let mut model = self.start(db, &Target::stdio(&arguments), false).await;
+        let mut model = self.start(db, &Target::stdio(&arguments), false);
         let read = model.call("query_database", json!({"query": "select 'Llanfair' || 'pwll' as word"})).await;
         let copies = read.text().matches(MARKER).count();
         model.finish().await;
@@ -318,4 +318,31 @@ async fn a_client_behind_mcp_remote_reads_writes_undoes_and_fails() {
     let (db, manifest) = bank().await;
     let server = http_server(&db, &manifest).await;
     TYPESCRIPT_SDK.goes_through(&db, &Target::bridge(&server)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn google_adk_loads_the_files_of_the_skills_and_can_do_what_they_say() {
+    if long_form::is_left_out() || skip_without(&[GOOGLE_ADK.external]) {
+        return;
+    }
+    let (db, manifest) = bank().await;
+    let to = Target::stdio(&arguments(&manifest));
+    let mut model = Model::with_skills(GOOGLE_ADK.external, GOOGLE_ADK.script, &db, &to);
+    for (skill, says) in [
+        ("countersign-read", "next.after"),
+        ("countersign-write", "requires_approval"),
+        ("countersign-undo", "undo_params"),
+    ] {
+        let loaded = model.call("load_skill", json!({"skill_name": skill})).await;
+        assert!(loaded.text().contains(says), "{loaded:?}");
+    }
+    let written = model.call("set_balance", json!({"id": ADA, "balance": "20.05", "reason": "A test."})).await;
+    let found = model.call("get_recent_mutations", json!({})).await;
+    assert_eq!(found.word("correlation_id"), written.word("correlation_id"));
+    let receipt = json!({"correlation_id": found.word("correlation_id"), "reason": "The user wants it."});
+    let undone = model.call("undo_mutation", receipt).await;
+    GOOGLE_ADK.assert_succeeded(&undone);
+    let balance = format!("select balance from bank.account where id = {ADA}");
+    assert_eq!(db.value(&balance).await, "123456789012345678.10");
+    model.finish().await;
 }

@@ -41,6 +41,28 @@ async fn the_python_client_reads_writes_and_validates_every_answer_against_its_s
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn fastmcp_finds_the_skills_of_each_profile_and_verifies_their_files() {
+    if skip_without(&[External::Frameworks]) {
+        return;
+    }
+    let db = database().await;
+    let output = Command::new(External::Frameworks.expected_path())
+        .args(["-W", "ignore"])
+        .arg(repository().join("tests/python/skills.py"))
+        .arg(countersign())
+        .arg(repository().join("skills"))
+        .env("DATABASE_URL", db.writer_url())
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let expected = "minimal: countersign-read countersign-write\nreadonly: countersign-read\n\
+                    write: countersign-read countersign-write countersign-undo\n";
+    assert_eq!(said, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_user_of_the_python_client_is_asked_in_both_protocol_eras() {
     if skip_without(&[External::Python]) {
         return;

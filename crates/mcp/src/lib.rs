@@ -6,7 +6,7 @@
 //! ```text
 //! transport  `stdio`, over `line_transport`; `message` parses JSON-RPC for every transport
 //! request    `transport_context` is what the transport knows of it
-//! server     `server` has the methods, `resources` those of resources; `read_limiter` limits an account's reads
+//! server     `server` has the methods, `resources` and `skills` those of theirs; `read_limiter` limits an account's reads
 //! question   `elicitation` asks the client's user; `state_codec` seals the state that the client carries meanwhile
 //! answer     `result_encoding` makes rmcp's types, `message_writer` writes them; `apps`: a view, as HTML
 //! changes    `list_changed` tells clients that tools or resources changed
@@ -26,6 +26,7 @@ mod read_limiter;
 mod resources;
 mod result_encoding;
 mod server;
+mod skills;
 mod state_codec;
 mod stdio;
 mod transport_context;

@@ -9,11 +9,17 @@ use serde_json::{Value, json};
 use tools::Registry;
 use types::{ErrorCode, Failure, Principal};
 
+use crate::skills;
+
 const MIME_TYPE: &str = "application/json";
 
 pub(crate) async fn list(registry: &Registry, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
     let page = registry.resources().list(cursor).await.map_err(|failure| error(failure, None))?;
-    let mut result = ListResourcesResult::with_all_items(page.items.into_iter().map(resource).collect());
+    let mut listed: Vec<Resource> = page.items.into_iter().map(resource).collect();
+    if page.next.is_none() {
+        listed.extend(skills::resources(registry));
+    }
+    let mut result = ListResourcesResult::with_all_items(listed);
     result.next_cursor = page.next;
     Ok(result)
 }

@@ -13,9 +13,10 @@ use std::time::Duration;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult,
-    ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter,
+    ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, GetSkillRequestParams, GetSkillResult,
+    Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListSkillsResult,
+    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+    ServerConfig, SubscriptionFilter,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use telemetry::{Operation, Outcome};
@@ -32,6 +33,7 @@ use crate::message::SERVER_ERROR;
 use crate::read_limiter::{self, ReadLimiter, ReadPermit};
 use crate::resources;
 use crate::result_encoding::{self, ResultContent, encode_result, encode_tool};
+use crate::skills;
 use crate::transport_context::TransportContext;
 
 /// How long reads continue after the client has closed its end of a pipe, while others of its calls complete. A
@@ -44,10 +46,11 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 const CANCELLED: &str = "the call was cancelled";
 
 /// The parameters of the methods that require some.
-const PARAM_SHAPES: [(&str, &str); 4] = [
+const PARAM_SHAPES: [(&str, &str); 5] = [
     ("tools/call", "{\"name\": string, \"arguments\": object}"),
     ("resources/read", "{\"uri\": string}"),
     ("prompts/get", "{\"name\": string}"),
+    ("skills/get", "{\"uri\": string}"),
     (
         "completion/complete",
         "{\"ref\": {\"type\": \"ref/resource\", \"uri\": string}, \"argument\": {\"name\": string, \"value\": string}}",
@@ -309,6 +312,7 @@ impl ServerHandler for McpServer {
             .enable_tool_list_changed()
             .enable_resources()
             .enable_resources_list_changed()
+            .enable_skills()
             // Prompts are not declared: there are none. Clients ask for the list anyway, and get an empty one.
             .enable_completions();
         ServerConfig::new(capabilities.build())
@@ -386,6 +390,9 @@ impl ServerHandler for McpServer {
             return Ok(view.into());
         }
         let transport = TransportContext::of(&context);
+        if let Some(skill) = skills::read(&self.registry(&transport), &params.uri) {
+            return Ok(skill.into());
+        }
         let client = self.client_info(&context, &transport);
         let principal = Principal { client, ..self.principal.clone() };
         let read = async |registry: &Registry| resources::read(registry, &params.uri, &principal).await;
@@ -394,6 +401,22 @@ impl ServerHandler for McpServer {
         telemetry::observed(operation, self.read_registry(&context, Some(&params.uri), read), outcome)
             .await
             .map(Into::into)
+    }
+
+    async fn list_skills(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListSkillsResult, ErrorData> {
+        Ok(skills::list(&self.registry(&TransportContext::of(&context))))
+    }
+
+    async fn get_skill(
+        &self,
+        params: GetSkillRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetSkillResult, ErrorData> {
+        skills::get(&self.registry(&TransportContext::of(&context)), &params.uri)
     }
 
     async fn complete(

@@ -114,13 +114,18 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) async fn start(
-        external: External,
-        script: &str,
-        db: &Database,
-        to: &Target<'_>,
-        has_user: bool,
-    ) -> Self {
+    pub(super) fn start(external: External, script: &str, db: &Database, to: &Target<'_>, has_user: bool) -> Self {
+        Self::spawn(external, script, &to.describe(db, has_user))
+    }
+
+    /// Starts a framework that also loads the skills of this repository.
+    pub(super) fn with_skills(external: External, script: &str, db: &Database, to: &Target<'_>) -> Self {
+        let mut server = to.describe(db, false);
+        server["skills"] = json!(repository().join("skills"));
+        Self::spawn(external, script, &server)
+    }
+
+    fn spawn(external: External, script: &str, server: &Value) -> Self {
         let path = external.expected_path();
         let mut command = if external == External::NodeModules {
             let mut node = Command::new(external::node(&path).unwrap());
@@ -131,7 +136,7 @@ impl Model {
             python.arg("-W").arg("ignore").arg(repository().join("tests/python/frameworks").join(script));
             python
         };
-        command.arg(to.describe(db, has_user).to_string()).kill_on_drop(true);
+        command.arg(server.to_string()).kill_on_drop(true);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let calls = child.stdin.take().unwrap();

@@ -48,7 +48,7 @@ pub(super) async fn reach_the_model(framework: &Framework) {
         .collect();
     server.close().await;
 
-    let mut model = framework.start(&db, &Target::stdio(&every_tool()), false).await;
+    let mut model = framework.start(&db, &Target::stdio(&every_tool()), false);
     model.call("query_database", json!({"query": "select 1"})).await;
     assert!(!model.offered.is_empty());
     for offered in &model.offered {

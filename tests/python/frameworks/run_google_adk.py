@@ -1,12 +1,15 @@
 """Google's Agent Development Kit, with a model of our own."""
 
 import asyncio
+import pathlib
 from collections.abc import AsyncGenerator
 
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import InMemoryRunner
+from google.adk.skills import load_skill_from_dir
 from google.adk.tools.mcp_tool import McpToolset, StdioConnectionParams, StreamableHTTPConnectionParams
+from google.adk.tools.skill_toolset import SkillToolset
 from google.genai import types
 from mcp import StdioServerParameters
 from mcp.types import ElicitResult
@@ -48,7 +51,11 @@ async def main() -> None:
         server = StdioServerParameters(**{key: SERVER[key] for key in ("command", "args", "env")})
         to = StdioConnectionParams(server_params=server, timeout=60)
     toolset = McpToolset(connection_params=to, elicitation_callback=user if SERVER.get("user") else None)
-    agent = LlmAgent(name="a", model=ScriptedModel(model="scripted"), tools=[toolset])
+    tools = [toolset]
+    if "skills" in SERVER:
+        folders = sorted(pathlib.Path(SERVER["skills"]).iterdir())
+        tools.append(SkillToolset([load_skill_from_dir(folder) for folder in folders]))
+    agent = LlmAgent(name="a", model=ScriptedModel(model="scripted"), tools=tools)
     runner = InMemoryRunner(agent)
     session = await runner.session_service.create_session(app_name=runner.app_name, user_id="u")
     message = types.Content(role="user", parts=[types.Part(text="go")])

@@ -4,7 +4,7 @@ standard output, and what it does next is read from standard input.
 Lines out: {"offered": {"by": CONVERTER, "tools": {NAME: SCHEMA}}}, {"shown": RESULT, "failed": BOOL or null} for each call,
 {"asked": QUESTION} when the user is asked. Lines in: {"tool": NAME, "arguments": {..}}; at the end of input it has nothing more
 to do. The argument of a script says where the server is: {"command", "args", "env"} or {"url"}, and with {"user": true}
-the framework has a user, who accepts each question.
+the framework has a user, who accepts each question. "skills" is a folder of skills for a framework that loads them.
 """
 
 import asyncio
