@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use chaos_checker::{Outcome, Request};
 use nix::sys::signal::Signal;
 use reqwest::StatusCode;
-use serde_json::{Value, json};
 use testkit::{Database, HttpServer, Patroni, Role, Successes, countersign, poll, run_countersign, say};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::fleet::Fleet;
+use super::history::{HistoryFile, Judgement};
 use super::operator::Operator;
+use super::reviewer::{Decision, Reviewer};
 
 /// An event of a cluster of Patroni.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,38 +61,17 @@ const DEADLINE: Duration = Duration::from_secs(120);
 /// Servers seal once a minute and sign every 45 seconds.
 const SIGNED_WITHIN: Duration = Duration::from_secs(240);
 
-/// How long `audit verify` may take on the binary of a test.
-const VERIFIED_WITHIN: Duration = Duration::from_secs(600);
-
 /// Between two reads of a server.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a person approves and the worker of some server executes.
-const SCHEMA: &str = "
-create table chaos.approved (id bigint generated always as identity primary key, text text not null);
-grant select, insert on chaos.approved to countersign_writer;
-select countersign.track('chaos.approved');
-create role approver login in role countersign_approver;
-create role console login in role countersign_console;
-";
-
-const TOOLS: &str = r#"
-[[tool]]
-name = "add_approved"
-access = "write"
-tier = "approve"
-description = "Add what a person approves."
-sql = "insert into chaos.approved (text) values ($1) returning id"
-rows = "one"
-undo = { irreversible = "No." }
-param = [{ name = "text", description = "What it says." }]
-"#;
+/// The login of the console.
+const SCHEMA: &str = "create role console login in role countersign_console;";
 
 /// How many servers use the addresses of all nodes, and how many use HAProxy's.
 const SERVERS_EACH: usize = 2;
 
-/// What an event did to clients.
-struct Outcome {
+/// What an event did to clients, in seconds.
+struct Effect {
     event: Event,
     without_writes_s: f64,
     without_reads_s: f64,
@@ -98,7 +79,7 @@ struct Outcome {
     whole_s: f64,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { event, without_writes_s, without_reads_s, whole_s } = self;
         let event = format!("{event:?}");
@@ -106,20 +87,21 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The promises that were broken.
-pub(super) async fn run(name: &str, at_least: Duration) -> Vec<String> {
-    let mut rng = super::seeded(name);
+pub(super) async fn run(name: &str, at_least: Duration) -> Judgement {
+    let (seed, mut rng) = super::seeded(name);
     let mut patroni = Patroni::start(true).await;
     let db = patroni.database().clone();
     let folder = tempfile::tempdir().expect("a folder");
-    let fleet = Arc::new(Fleet::start_configured(&db, files(&patroni, &folder), SCHEMA, TOOLS).await);
-    let people = People::start(&patroni).await;
-    let load = super::start_load(&db, &fleet, &mut rng).await;
-    let operator = Operator::start(&db, load.journal(), &mut rng);
+    let fleet = Arc::new(Fleet::start_configured(&db, files(&patroni, &folder)).await);
+    let history = Arc::new(HistoryFile::start(name, seed, &db, fleet.len(), at_least).await);
+    let console = PersonAtConsole::start(&patroni).await;
+    let mut reviewer = Reviewer::new(&patroni.url_as("postgres"), &fleet, &history, &mut rng);
+    let load = super::start_load(&db, &fleet, &history, &mut rng).await;
+    let operator = Operator::start(&db, &history, &mut rng);
     let sweeping = tokio::spawn(super::keep_swept(db.clone()));
-    let reading = Reading::start(&fleet);
+    let reading = Reading::start(&fleet, &history);
 
-    let mut outcomes: Vec<Outcome> = Vec::new();
+    let mut outcomes: Vec<Effect> = Vec::new();
     let mut first = ALL;
     rng.shuffle(&mut first);
     let mut first = first.into_iter();
@@ -135,13 +117,15 @@ pub(super) async fn run(name: &str, at_least: Duration) -> Vec<String> {
         reading.reads.take_longest_gap_s();
         fleet.writes().take_longest_gap_s();
         let began = Instant::now();
+        history.fault(&format!("{event:?}"), false);
         inject(event, &mut patroni).await;
         goes_on(&fleet, &reading.reads).await;
         bring_back(event, &mut patroni).await;
-        people.approve_one(&fleet, outcomes.len()).await;
-        people.until_the_console_answers().await;
+        reviewer.decide(Decision::Approve).await;
+        console.until_it_answers().await;
         patroni.until_whole().await;
-        let outcome = Outcome {
+        history.fault(&format!("{event:?}"), true);
+        let outcome = Effect {
             event,
             without_writes_s: fleet.writes().take_longest_gap_s(),
             without_reads_s: reading.reads.take_longest_gap_s(),
@@ -151,22 +135,16 @@ pub(super) async fn run(name: &str, at_least: Duration) -> Vec<String> {
         outcomes.push(outcome);
     }
     until_signed(&db).await;
-    let operations = operator.finish().await;
+    operator.finish().await;
     reading.finish().await;
-    let journal = load.finish().await;
+    load.finish().await;
+    drop(reviewer);
     sweeping.abort();
     patroni.until_whole().await;
 
-    let table: Vec<String> = outcomes.iter().map(Outcome::to_string).collect();
+    let table: Vec<String> = outcomes.iter().map(Effect::to_string).collect();
     say(&format!("event (s)              no writes  no reads  whole\n{}", table.join("\n")));
-    let played = format!("{} events in {:.0} s", outcomes.len(), begun.elapsed().as_secs_f64());
-    let mut broken = super::judge(name, &db, fleet, &journal, &operations, &played).await;
-    let approved = db.value("select count(*) || ' ' || count(distinct text) from chaos.approved").await;
-    if approved != format!("{0} {0}", outcomes.len()) {
-        broken.push(format!("{} proposals were approved, and {approved} rows are there", outcomes.len()));
-    }
-    broken.extend(disagreement(&db).await);
-    broken
+    super::end(&db, fleet, &history).await
 }
 
 /// The configuration files of the servers, which are those of the page.
@@ -232,18 +210,18 @@ struct Reading {
 }
 
 impl Reading {
-    fn start(fleet: &Arc<Fleet>) -> Self {
+    fn start(fleet: &Arc<Fleet>, history: &Arc<HistoryFile>) -> Self {
         let mut reading = Self { readers: JoinSet::new(), reads: Arc::default(), stopping: Arc::default() };
         for server in 0..fleet.len() {
-            let (fleet, reads, stopping) =
-                (Arc::clone(fleet), Arc::clone(&reading.reads), Arc::clone(&reading.stopping));
+            let (fleet, history, reads, stopping) =
+                (Arc::clone(fleet), Arc::clone(history), Arc::clone(&reading.reads), Arc::clone(&reading.stopping));
             reading.readers.spawn(async move {
-                let query = json!({"query": "select count(*) from social.tweet"});
+                let query = Request::Query { sql: "select count(*) from social.tweet".to_owned() };
                 while !stopping.load(Ordering::Relaxed) {
-                    let envelope = fleet.call(server, "query_database", query.clone()).await.expect("the server runs");
-                    match envelope["success"] == true {
-                        true => reads.add(),
-                        false => assert_eq!(envelope["error"]["retryable"], true, "{envelope}"),
+                    match fleet.ask(&history, "reading", server, &query).await {
+                        Outcome::Read => reads.add(),
+                        Outcome::Refused { retryable: true, .. } => {}
+                        outcome => panic!("{outcome:?}"),
                     }
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -258,16 +236,16 @@ impl Reading {
     }
 }
 
-/// A person who approves, and a console in which the person is logged in.
-struct People {
-    approver: String,
+/// A console in which a person is logged in.
+struct PersonAtConsole {
     console: HttpServer,
     http: reqwest::Client,
     cookie: String,
 }
 
-impl People {
+impl PersonAtConsole {
     async fn start(patroni: &Patroni) -> Self {
+        patroni.database().run(SCHEMA).await;
         let mut command = Command::new(countersign());
         command.env("DATABASE_URL", patroni.url_as("console")).kill_on_drop(true);
         command.args(["--log", "info", "console", "--listen", "127.0.0.1:0"]);
@@ -282,27 +260,10 @@ impl People {
         let answer = answer.expect("the console listens");
         assert_eq!(answer.status(), StatusCode::SEE_OTHER);
         let cookie = answer.headers()["set-cookie"].to_str().expect("text").split(';').next().expect("a cookie");
-        Self { approver: patroni.url_as("approver"), console, http, cookie: cookie.to_owned() }
+        Self { console, http, cookie: cookie.to_owned() }
     }
 
-    /// An agent proposes, the person approves, and a server executes it.
-    async fn approve_one(&self, fleet: &Fleet, number: usize) {
-        let call = json!({"text": format!("approved-{number}")});
-        let proposing = async || {
-            let envelope = fleet.call(number % fleet.len(), "add_approved", call.clone()).await.ok()?;
-            envelope["data"]["proposal"]["proposal_id"].as_str().map(str::to_owned)
-        };
-        let id = poll::some_within(DEADLINE, "an agent proposes", proposing).await;
-        // The primary may change meanwhile: a command is repeated until the proposal was executed.
-        let executed = async || {
-            let _lost = run_countersign(&self.approver, &["proposals", "approve", &id, "--yes"]).await;
-            let shown = run_countersign(&self.approver, &["proposals", "show", &id, "--json"]).await;
-            serde_json::from_str::<Value>(&shown.out).is_ok_and(|proposal| proposal["status"] == "executed")
-        };
-        poll::until_within(DEADLINE, "the approved proposal is executed", executed).await;
-    }
-
-    async fn until_the_console_answers(&self) {
+    async fn until_it_answers(&self) {
         let answers = async || {
             let request = self.http.get(self.console.url("/")).header("cookie", &self.cookie);
             let answer = request.header("sec-fetch-site", "same-origin").send().await;
@@ -317,14 +278,4 @@ async fn until_signed(db: &Database) {
     let last = db.value("select clock_timestamp()").await;
     let signed = format!("select count(*) > 0 from countersign.checkpoint where signed_at > '{last}'");
     poll::until_within(SIGNED_WITHIN, "a server has signed the log", async || db.value(&signed).await == "t").await;
-}
-
-/// What `audit verify` finds, if it does not agree.
-async fn disagreement(db: &Database) -> Option<String> {
-    let mut command = Command::new(countersign());
-    command.env("DATABASE_URL", db.url()).args(["--log", "off", "audit", "verify"]).kill_on_drop(true);
-    let output = tokio::time::timeout(VERIFIED_WITHIN, command.output()).await.expect("it ends").expect("the binary");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    say(&format!("audit verify: {}", said.trim()));
-    (!output.status.success()).then_some(said)
 }

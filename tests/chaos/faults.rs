@@ -1,6 +1,5 @@
 //! Faults, one after the other, in an order that the seed decides.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -8,9 +7,10 @@ use testkit::{ConnectionFault, Database, FaultPoint};
 use tokio::time::Instant;
 
 use super::fleet::Fleet;
+use super::history::HistoryFile;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fault {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
     /// kill -9 of a server.
     KillServer,
     /// A server that stands still while what it has begun is swept, and then goes on.
@@ -45,26 +45,30 @@ const ALL: [Fault; 11] = [
     Fault::KillPooler,
 ];
 
-/// How many of each there were.
-pub(super) type Played = BTreeMap<Fault, usize>;
-
 /// Cuts before the COMMIT of a success, which the control needs: while nothing has gone wrong and nothing is swept, no
 /// write fails.
-pub(super) async fn cut_before_a_success(fleet: &Fleet) {
+pub(super) async fn cut_before_a_success(fleet: &Fleet, history: &HistoryFile) {
+    history.fault("CutBeforeCommit", false);
     at_commit(fleet, FaultPoint::BeforeCommit, ConnectionFault::Cut).await;
+    history.fault("CutBeforeCommit", true);
 }
 
 /// Plays every fault once, and then any until the time is over.
-pub(super) async fn play(db: &Database, fleet: &Fleet, rng: &mut fastrand::Rng, at_least: Duration) -> Played {
+pub(super) async fn play(
+    db: &Database,
+    fleet: &Fleet,
+    history: &HistoryFile,
+    rng: &mut fastrand::Rng,
+    at_least: Duration,
+) {
     let end = Instant::now() + at_least;
     let mut first = ALL;
     rng.shuffle(&mut first);
     let mut first = first.into_iter();
-    let mut played = Played::new();
     loop {
         let fault = match first.next() {
             Some(fault) => fault,
-            None if Instant::now() >= end => return played,
+            None if Instant::now() >= end => return,
             None => ALL[rng.usize(..ALL.len())],
         };
         if fault == Fault::KillPooler && !fleet.is_pooled() {
@@ -72,8 +76,10 @@ pub(super) async fn play(db: &Database, fleet: &Fleet, rng: &mut fastrand::Rng, 
         }
         // Not to wait for anything: faults should not follow each other in one rhythm.
         tokio::time::sleep(Duration::from_millis(rng.u64(20..300))).await;
+        let name = format!("{fault:?}");
+        history.fault(&name, false);
         inject(fault, db, fleet, rng).await;
-        *played.entry(fault).or_default() += 1;
+        history.fault(&name, true);
     }
 }
 

@@ -1,11 +1,13 @@
 //! Exactly once, through everything: agents write through three servers while servers, backends and PostgreSQL are
 //! killed and connections are cut and frozen on both sides of COMMIT.
 //!
-//! An agent repeats what got lost on another server until it is acknowledged, so it knows what the tables must look
-//! like. In the end the checker compares tables, ledger and answers. The control shows that it can see: the same run,
-//! with the outcome written in a transaction of its own.
+//! An agent repeats what got lost on another server until it is acknowledged. Everything that agents and people ask for
+//! and are told, the faults, and in the end the tables, the ledger and its log are written to a file, the history
+//! (`target/chaos`). The checker, a program of its own (`tests/chaos-checker`), judges it. The controls show that it can
+//! see: the same run, with the outcome written in a transaction of its own, and plans that undo other rows.
 //!
-//! A person takes back by plans what agents write into tables of their own, and is interrupted in all ways meanwhile (`operator`).
+//! A person takes back by plans what agents write into tables of their own, and is interrupted in all ways meanwhile
+//! (`operator`). Another one decides on proposals, and stops writes for a moment (`reviewer`).
 //!
 //! Further runs have PgBouncer in transaction mode between the servers and PostgreSQL, or only one server, or Patroni with three nodes
 //! (in the long form: `failovers`).
@@ -13,22 +15,30 @@
 //! Each run plays every fault and every way to run a plan once, and in its long form goes on for some seconds. `COUNTERSIGN_CHAOS_SECONDS` makes it longer,
 //! `COUNTERSIGN_CHAOS_SEED` plays the same faults again.
 
-mod checker;
+mod command;
 mod control;
 mod failovers;
 mod faults;
 mod fleet;
+mod history;
 mod load;
 mod operator;
+mod reviewer;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use chaos_checker::{Promise, Request};
 
 use testkit::{Database, External, external, lone_database, long_form, say, skip_without, skip_without_patroni};
 
+use command::Person;
 use fleet::Fleet;
-use load::{Journal, Load};
-use operator::{Operations, Operator};
+use history::{HistoryFile, Judgement};
+use load::Load;
+use operator::Operator;
+use reviewer::Reviewer;
 use tokio::sync::Semaphore;
 
 /// How many servers there are, but for the run with one.
@@ -48,16 +58,14 @@ static TURNS: Semaphore = Semaphore::const_new(2);
 async fn acknowledged_writes_happen_once_through_kills_crashes_and_cuts() {
     let _turn = TURNS.acquire().await;
     let db = lone_database().await;
-    let broken = run("chaos", &db, Fleet::start(&db, SERVERS).await, at_least()).await;
-    assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
+    run("chaos", &db, Fleet::start(&db, SERVERS).await, at_least()).await.is_whole();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_holds_with_one_server() {
     let _turn = TURNS.acquire().await;
     let db = lone_database().await;
-    let broken = run("chaos with one server", &db, Fleet::start(&db, 1).await, at_least()).await;
-    assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
+    run("chaos with one server", &db, Fleet::start(&db, 1).await, at_least()).await.is_whole();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,8 +75,7 @@ async fn the_same_holds_behind_a_pooler_that_is_killed_as_well() {
     }
     let _turn = TURNS.acquire().await;
     let db = lone_database().await;
-    let broken = run("chaos behind PgBouncer", &db, Fleet::start_pooled(&db, SERVERS).await, at_least()).await;
-    assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
+    run("chaos behind PgBouncer", &db, Fleet::start_pooled(&db, SERVERS).await, at_least()).await.is_whole();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,8 +84,7 @@ async fn the_same_holds_through_every_failover_of_patroni() {
         return;
     }
     let _turns = TURNS.acquire_many(2).await;
-    let broken = failovers::run("chaos with Patroni", at_least()).await;
-    assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
+    failovers::run("chaos with Patroni", at_least()).await.is_whole();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,10 +95,8 @@ async fn the_same_run_with_the_outcome_in_a_second_transaction_is_caught() {
         return external::skip(&format!("PostgreSQL has no extension dblink: {reason}"));
     }
     // The first cut alone makes a success record without its row.
-    let broken = run("control", &db, Fleet::start(&db, SERVERS).await, Duration::ZERO).await;
-    let sees = |what: &str| broken.iter().any(|sentence| sentence.contains(what));
-    assert!(!broken.is_empty(), "a success that is not atomic with its write went unnoticed");
-    assert!(sees("has no such row") || sees("has no effects"), "{}", some_of(&broken));
+    let judgement = run_with("control", &db, Fleet::start(&db, SERVERS).await, Duration::ZERO, false).await;
+    assert!(judgement.breaks(Promise::Log), "{}", judgement.report);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,20 +105,14 @@ async fn a_plan_that_undoes_other_rows_than_it_marks_is_caught() {
     let db = lone_database().await;
     let fleet = Fleet::start(&db, 1).await;
     control::mark_one_write_more(&db).await;
-    let broken = run_without_faults("control that marks one write more", &db, fleet).await;
-    let sees = |what: &str| broken.iter().any(|sentence| sentence.contains(what));
-    assert!(sees("marked as reversed by what is not its undo"), "{}", some_of(&broken));
-    assert!(sees("an entry stands and is not there, or was taken back and is there"), "{}", some_of(&broken));
+    let judgement = run_without_faults("control that marks one write more", &db, fleet).await;
+    assert!(judgement.breaks(Promise::Undo), "{}", judgement.report);
 
     let db = lone_database().await;
     let fleet = Fleet::start(&db, 1).await;
     control::leave_a_row_out(&db).await;
-    let broken = run_without_faults("control that leaves a row out", &db, fleet).await;
-    let sees = |what: &str| broken.iter().any(|sentence| sentence.contains(what));
-    assert!(sees("a row of it was not put back"), "{}", some_of(&broken));
-    let in_the_tables =
-        ["an entry stands and is not there, or was taken back", "a total is not the sum of what stands"];
-    assert!(in_the_tables.into_iter().any(sees), "{}", some_of(&broken));
+    let judgement = run_without_faults("control that leaves a row out", &db, fleet).await;
+    assert!(judgement.breaks(Promise::Undo), "{}", judgement.report);
 }
 
 #[tokio::test]
@@ -128,77 +126,73 @@ fn at_least() -> Duration {
     Duration::from_secs(long_form::variable_or("COUNTERSIGN_CHAOS_SECONDS", 0, 8))
 }
 
-/// As much as a person reads.
-fn some_of(broken: &[String]) -> String {
-    broken.iter().take(20).map(String::as_str).collect::<Vec<_>>().join("\n")
+async fn run(name: &str, db: &Database, fleet: Fleet, at_least: Duration) -> Judgement {
+    run_with(name, db, fleet, at_least, true).await
 }
 
-/// The promises that were broken.
-async fn run(name: &str, db: &Database, fleet: Fleet, at_least: Duration) -> Vec<String> {
-    let mut rng = seeded(name);
+/// The same, perhaps without a reviewer: where no record says that its proposal is carried out, there is none to wait for.
+async fn run_with(name: &str, db: &Database, fleet: Fleet, at_least: Duration, has_reviewer: bool) -> Judgement {
+    let (seed, mut rng) = seeded(name);
+    let history = Arc::new(HistoryFile::start(name, seed, db, fleet.len(), at_least).await);
     let fleet = Arc::new(fleet);
-    let load = start_load(db, &fleet, &mut rng).await;
-    faults::cut_before_a_success(&fleet).await;
-    let operator = Operator::start(db, load.journal(), &mut rng);
+    let load = start_load(db, &fleet, &history, &mut rng).await;
+    faults::cut_before_a_success(&fleet, &history).await;
+    let operator = Operator::start(db, &history, &mut rng);
+    let reviewer = Reviewer::new(&fleet.proxy().url(), &fleet, &history, &mut rng);
     let sweeping = tokio::spawn(keep_swept(db.clone()));
-    let played = faults::play(db, &fleet, &mut rng, at_least).await;
-    // While the agents still write what its plans are about.
-    let operations = operator.finish().await;
-    let journal = load.finish().await;
+    let stopping = AtomicBool::default();
+    let disturbing = async {
+        faults::play(db, &fleet, &history, &mut rng, at_least).await;
+        // While the agents still write what its plans are about.
+        let played = operator.finish().await;
+        stopping.store(true, Ordering::Relaxed);
+        played
+    };
+    let reviewing = async {
+        if has_reviewer {
+            reviewer.work(&stopping).await;
+        }
+    };
+    let ((), played) = tokio::join!(reviewing, disturbing);
+    load.finish().await;
     sweeping.abort();
-    judge(name, db, fleet, &journal, &operations, &format!("{played:?}")).await
+    say(&format!("{name}: plans {played:?}"));
+    end(db, fleet, &history).await
 }
 
 /// A run in which only the operator is interrupted.
-async fn run_without_faults(name: &str, db: &Database, fleet: Fleet) -> Vec<String> {
-    let mut rng = seeded(name);
+async fn run_without_faults(name: &str, db: &Database, fleet: Fleet) -> Judgement {
+    let (seed, mut rng) = seeded(name);
+    let history = Arc::new(HistoryFile::start(name, seed, db, fleet.len(), Duration::ZERO).await);
     let fleet = Arc::new(fleet);
-    let load = start_load(db, &fleet, &mut rng).await;
-    let operations = Operator::start(db, load.journal(), &mut rng).finish().await;
-    let journal = load.finish().await;
-    judge(name, db, fleet, &journal, &operations, "no faults").await
+    let load = start_load(db, &fleet, &history, &mut rng).await;
+    Operator::start(db, &history, &mut rng).finish().await;
+    load.finish().await;
+    end(db, fleet, &history).await
 }
 
-fn seeded(name: &str) -> fastrand::Rng {
+fn seeded(name: &str) -> (u64, fastrand::Rng) {
     let seed = long_form::variable("COUNTERSIGN_CHAOS_SEED").unwrap_or_else(|| fastrand::u64(..));
     say(&format!("{name}: COUNTERSIGN_CHAOS_SEED={seed}"));
-    fastrand::Rng::with_seed(seed)
+    (seed, fastrand::Rng::with_seed(seed))
 }
 
-async fn start_load(db: &Database, fleet: &Arc<Fleet>, rng: &mut fastrand::Rng) -> Load {
+async fn start_load(db: &Database, fleet: &Arc<Fleet>, history: &Arc<HistoryFile>, rng: &mut fastrand::Rng) -> Load {
     db.run("select countersign.track(t) from unnest('{social.tweet, social.tweet_like}'::regclass[]) t").await;
-    Load::start(fleet, rng)
+    Load::start(fleet, history, rng)
 }
 
-/// Ends the servers, checks everything, and says the figures.
-async fn judge(
-    name: &str,
-    db: &Database,
-    fleet: Arc<Fleet>,
-    journal: &Journal,
-    operations: &Operations,
-    played: &str,
-) -> Vec<String> {
-    let calls = fleet.calls();
+/// Ends the servers, seals and verifies the log, and judges the history.
+async fn end(db: &Database, fleet: Arc<Fleet>, history: &Arc<HistoryFile>) -> Judgement {
     Arc::into_inner(fleet).expect("no agent is left").close().await;
     // Nothing is on its way any more: what is pending now was abandoned.
     db.run("select countersign.sweep(interval '0', 1000)").await;
-    let broken = checker::check(db, journal, operations).await;
-    let counts = "select string_agg(n || ' ' || status, ', ' order by status) || ', ' || sum(n) || ' admissions' \
-                  from (select status, count(*) as n from countersign.mutation group by 1) as s";
-    let undos = "select string_agg(n || ' ' || tool_name || ' of ' || writes || ' writes', ', ' order by tool_name) \
-                 from (select tool_name, count(*) as n, sum(cardinality(undo_of)) as writes from countersign.record \
-                       where status = 'success' and undo_of is not null group by 1) as s";
-    let (counts, undos) = (db.value(counts).await, db.value(undos).await);
-    let (answers, lost) = (journal.answers.len(), journal.lost_answers);
-    let (plans, ready, runs) = (operations.plans, operations.writes.len(), operations.runs.len());
-    say(&format!(
-        "{name}: {calls} calls, {answers} answers, {lost} lost; {counts}; {undos}; {plans} plans, {ready} of them run by {runs} commands \
-         {:?}; {played}; {} promises broken",
-        operations.played,
-        broken.len()
-    ));
-    broken
+    let owner = Person::new("postgres", db.url(), history);
+    owner.begin(&Request::Seal, &["audit", "seal"]).ended().await;
+    let verified = owner.begin(&Request::Verify, &["audit", "verify"]).ended().await;
+    let judgement = history.finish(db).await;
+    say(&format!("{}\naudit verify: {}", judgement.report, verified.out.trim()));
+    judgement
 }
 
 /// The server's own sweep, more impatient. PostgreSQL may be down.
