@@ -43,6 +43,9 @@ pub(crate) struct Trials<'a> {
 
 const PROMISE_SQL: &str = "select countersign.promise_of_preview($1, $2, $3)";
 const EXPORT_SQL: &str = "select pg_catalog.pg_export_snapshot()";
+/// What PostgreSQL says of a snapshot whose session has ended: 22023 up to version 16, 42704 since, and 55000 where it ends
+/// at that moment. The statements of the caller come to [`sql_failure`] another way.
+const NO_SUCH_SNAPSHOT: [&str; 3] = ["22023", "42704", "55000"];
 const IDLE_LIMIT_SQL: &str = "select pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)";
 
 impl Trials<'_> {
@@ -204,8 +207,8 @@ fn failure(error: &pg::Error) -> Failure {
             "the preview did not finish within its deadline and was rolled back; nothing was written",
         ),
         pg::Error::MessageTooLarge { .. } | pg::Error::TooManyValues { .. } => too_large(),
-        pg::Error::Server(error) => sql_failure(error),
-        pg::Error::Lost(_) | pg::Error::ReceiverDropped => {
+        pg::Error::Server(error) if !NO_SUCH_SNAPSHOT.contains(&error.sqlstate.as_str()) => sql_failure(error),
+        pg::Error::Server(_) | pg::Error::Lost(_) | pg::Error::ReceiverDropped => {
             tracing::warn!(%error, "a preview lost its connection");
             let message =
                 "the connection was lost during the preview; nothing was written, and the preview can be repeated";
