@@ -82,7 +82,7 @@ impl Agent {
             }
             tokio::time::sleep(Duration::from_millis(self.rng.u64(..think_ms))).await;
             match (self.rng.u8(..15), tweet) {
-                (0..4, Some(tweet)) => self.like_or_unlike(tweet).await,
+                (0..4, Some(tweet)) => self.like_or_unlike(tweet, count).await,
                 (4..6, _) => self.add_entry(number, count).await,
                 (6..8, _) => self.add_to_total(number, count).await,
                 (8, _) => self.query(number, count).await,
@@ -127,10 +127,10 @@ impl Agent {
         None
     }
 
-    async fn like_or_unlike(&mut self, tweet: i64) {
+    async fn like_or_unlike(&mut self, tweet: i64, count: usize) {
         let likes = self.likes.get(&tweet).copied().unwrap_or_default();
         let tool = if likes { "unlike_tweet" } else { "like_tweet" };
-        let key = format!("{tool}-{tweet}-{:x}", self.rng.u32(..));
+        let key = format!("{tool}-{tweet}-{count}");
         let arguments = Arguments { id: Some(tweet), ..Arguments::default() };
         let call = Request::Write { tool: tool.to_owned(), key: Some(key), arguments };
         if self.until_acknowledged(&call).await.is_some() {
