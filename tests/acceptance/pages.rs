@@ -10,7 +10,7 @@ use testkit::repository;
 pub(crate) fn pages() -> Vec<String> {
     let mut pages = files_in("docs", &["md"]);
     pages.extend(["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md"].map(str::to_owned));
-    pages.push("packaging/README.md".to_owned());
+    pages.extend(["packaging/README.md", "tests/chaos-checker/README.md"].map(str::to_owned));
     pages.sort();
     pages
 }

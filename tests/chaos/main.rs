@@ -130,7 +130,8 @@ async fn run(name: &str, db: &Database, fleet: Fleet, at_least: Duration) -> Jud
     run_with(name, db, fleet, at_least, true).await
 }
 
-/// The same, perhaps without a reviewer: where no record says that its proposal is carried out, there is none to wait for.
+/// The same, perhaps without a reviewer: where no record says that its proposal is carried out, there is none to wait
+/// for.
 async fn run_with(name: &str, db: &Database, fleet: Fleet, at_least: Duration, has_reviewer: bool) -> Judgement {
     let (seed, mut rng) = seeded(name);
     let history = Arc::new(HistoryFile::start(name, seed, db, fleet.len(), at_least).await);

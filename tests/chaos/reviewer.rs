@@ -1,4 +1,5 @@
-//! A person who decides on what an agent proposes, and stops writes now and then. Two people decide at once, or the process is killed.
+//! A person who decides on what an agent proposes, and stops writes now and then. Two people decide at once, or the
+//! process is killed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,0 +1,2 @@
+# A proposal was rejected, and carried out.
+91s/"code":1/"code":0/

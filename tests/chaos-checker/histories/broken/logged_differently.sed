@@ -1,0 +1,2 @@
+# The entry of the log says that the write has failed.
+197s/"success"/"failure"/

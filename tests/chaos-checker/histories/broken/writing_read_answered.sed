@@ -1,0 +1,2 @@
+# A read whose statement writes was answered.
+134s/"outcome":.*/"outcome":"read"}}/
