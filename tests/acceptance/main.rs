@@ -80,6 +80,7 @@ mod remote_databases;
 mod resources;
 mod review;
 mod roles;
+mod row_history;
 mod row_security;
 mod samples;
 mod scaffold;

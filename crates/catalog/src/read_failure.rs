@@ -19,7 +19,7 @@ pub struct RowsPage {
 }
 
 /// Whether rows were left out of an answer, and how to have them.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct Truncation {
     /// Whether there were more rows than are shown.
     truncated: bool,

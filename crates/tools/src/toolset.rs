@@ -9,7 +9,7 @@ use catalog::{CatalogNames, DatabaseDescriber, ResourceRegistry};
 use futures_util::FutureExt;
 use ledger::read::ResponsePermit;
 use ledger::{DuplicateExecutor, ExecutorRegistry, ReadEntry, ReadLog, WriteExecutor};
-use manifest::{Access, BuiltinTool, OutdatedTool, ToolCatalog, ToolSpec};
+use manifest::{BuiltinTool, OutdatedTool, ToolCatalog, ToolSpec};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -313,8 +313,7 @@ impl Toolset {
         // The guard records the call when it is dropped, so that cancelled calls are recorded, too.
         let running = entry.metrics.begin(started);
         let masks = self.masks.of(&self.profile, &principal.account_id).filter(|_| entry.info.access.writes());
-        let is_read = entry.info.access == Access::Read;
-        let read = is_read.then(|| self.read_log.begin(&principal, name)).flatten();
+        let read = builtin::reads_rows(&entry.info).then(|| self.read_log.begin(&principal, name)).flatten();
         let outcome = match entry.check(arguments) {
             Ok(_) if masks.is_some() && name == builtin::execute_sql::NAME => Err(refused_for_masks(name).into()),
             Ok((arguments, reason)) => {

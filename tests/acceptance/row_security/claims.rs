@@ -112,6 +112,19 @@ async fn writes_and_undos_reach_the_rows_of_the_tenant_and_records_say_whose_the
     assert_eq!(crm.db.rows(contexts).await, expected);
 }
 
+/// No policy decides about the recorded changes of a row.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_history_of_a_row_is_refused_to_callers_with_claims() {
+    let crm = Crm::new("", TENANT).await;
+    crm.db.run("alter table crm.note disable row level security").await;
+    let acme = crm.client(json!({"tenant": "acme"}));
+    acme.call("set_note", json!({"id": 3, "body": "changed"})).await;
+    let refused = acme.call("row_history", json!({"table": "crm.note", "key": {"id": 3}})).await;
+    assert_eq!(refused["error"]["code"], "not_permitted", "{refused}");
+    let said = refused["error"]["message"].as_str().unwrap();
+    assert!(said.contains("a caller with a role or claims"), "{said}");
+}
+
 /// A session keeps the claims of the token with which it was opened.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_of_another_tenant_does_not_continue_a_session() {

@@ -14,6 +14,7 @@ mod read;
 mod reads;
 mod record;
 mod row;
+mod row_for_agent;
 mod seal;
 mod sign;
 mod sign_command;
@@ -39,6 +40,7 @@ pub use read::{LedgerNames, RecordFilter, RecordName, SessionActivity, ToolCount
 pub use reads::{ReadCounts, ReadDay, ReadFilter, ReadGroup, ReadGroupCount, ReadLogLine};
 pub use record::{PlannedWrite, Record, RecordApproval, RecordLine, RecordUndo};
 pub use row::{RowError, TrackedRow};
+pub use row_for_agent::{HistoryExtent, RowForAgent, TableForAgent};
 pub(crate) use seal::SealingPause;
 pub use sign::Signed;
 pub use sign_error::{Contradiction, SignError};

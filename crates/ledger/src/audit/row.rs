@@ -1,11 +1,10 @@
 //! The history of one row of a tracked table.
 
 use serde::Deserialize;
-use serde_json::Value;
 use types::{RowHistoryEntry, nearest, visible};
 
 use super::{Audit, unreadable};
-use crate::evidence::row_history;
+use crate::evidence::row_history::{self, HistoryQuery};
 
 /// A tracked table, or one row of it.
 #[derive(Debug, Clone)]
@@ -51,10 +50,32 @@ from countersign.tracked t left join pg_catalog.pg_class c on c.oid = t.relation
 /// The tracked table with this name as SQL writes it. The login of a reviewer may not use the schema of the table, so
 /// `to_regclass` cannot look the name up.
 const TABLE_SQL: &str = "\
-select t.relation, t.name, coalesce(to_json(t.key_columns), 'null') as key_columns, \
-    (select json_agg(json_build_object('type', u.type, 'is_own', to_regtype(u.type)::oid >= 16384) order by k.n) \
-     from unnest(t.key_columns) with ordinality k (name, n) join unnest(t.columns, t.types) u (name, type) on u.name = k.name) as types \
+select t.relation::text as relation, t.name, to_json(t.key_columns) as key_columns, \
+    (select coalesce(json_agg(json_build_object('name', u.type, 'is_own', coalesce(to_regtype(u.type)::oid >= 16384, true)) order by k.n), '[]') \
+     from unnest(t.key_columns) with ordinality k (name, n) join unnest(t.columns, t.types) u (name, type) on u.name = k.name) as key_types \
 from countersign.tracked t where t.is_current and t.name in ($1, lower($1)) order by t.name = $1 desc limit 1";
+
+/// A tracked table, and how its rows are told apart.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct FoundTable {
+    pub(super) relation: String,
+    pub(super) name: String,
+    /// `None` for a table without a key.
+    pub(super) key_columns: Option<Vec<String>>,
+    key_types: Vec<KeyType>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct KeyType {
+    name: String,
+    /// Whether it is no type of PostgreSQL itself.
+    is_own: bool,
+}
+
+#[derive(Deserialize)]
+struct KeyText {
+    key: String,
+}
 
 /// The changes of the row with a key, or that gave it another key.
 const CHANGES_SQL: &str = "\
@@ -66,20 +87,25 @@ impl Audit {
     /// Finds the tracked table with this name and, if `key` is not empty, its row with this key. A key of one column
     /// may be given without its name: `(None, "7")`. Otherwise each column is named: `(Some("id"), "7")`.
     pub async fn tracked_row(&self, table: &str, key: &[(Option<String>, String)]) -> Result<TrackedRow, RowError> {
-        let found = self.records.objects(TABLE_SQL, &[Some(table.to_owned())]).await?.into_iter().next();
-        let Some(found) = found else {
+        let Some(found) = self.find_table(table).await? else {
             let nearest = self.nearest_tracked(table).await?;
             return Err(RowError::NotTracked { table: table.to_owned(), nearest });
         };
-        let relation = found.get("relation").map(ToString::to_string).unwrap_or_default().replace('"', "");
-        if key.is_empty() {
-            return Ok(TrackedRow { relation, key: None });
-        }
-        let name = found.get("name").and_then(Value::as_str).unwrap_or(table).to_owned();
-        let columns: Option<Vec<String>> =
-            found.get("key_columns").and_then(|names| serde_json::from_value(names.clone()).ok());
-        let columns = columns.ok_or_else(|| RowError::NoKey(name.clone()))?;
-        let types = found.get("types").and_then(Value::as_array).cloned().unwrap_or_default();
+        let key = if key.is_empty() { None } else { Some(self.key_text(&found, key).await?) };
+        Ok(TrackedRow { relation: found.relation, key })
+    }
+
+    pub(super) async fn find_table(&self, table: &str) -> Result<Option<FoundTable>, pg::Error> {
+        Ok(self.records.rows(TABLE_SQL, &[Some(table.to_owned())]).await?.into_iter().next())
+    }
+
+    /// The key in the form in which effects store it.
+    pub(super) async fn key_text(
+        &self,
+        table: &FoundTable,
+        key: &[(Option<String>, String)],
+    ) -> Result<String, RowError> {
+        let columns = table.key_columns.as_deref().ok_or_else(|| RowError::NoKey(table.name.clone()))?;
         let value_of = |column: &String| match key {
             [(None, value)] if columns.len() == 1 => Some(value.clone()),
             named if named.len() == columns.len() => {
@@ -90,19 +116,18 @@ impl Audit {
         let values: Option<Vec<Option<String>>> = columns.iter().map(|column| value_of(column).map(Some)).collect();
         let Some(values) = values else {
             let example = columns.iter().map(|column| format!("{column}=7")).collect::<Vec<_>>().join(",");
-            return Err(RowError::Key { table: name, expected: columns.join(", "), example });
+            return Err(RowError::Key { table: table.name.clone(), expected: columns.join(", "), example });
         };
-        let parts = columns.iter().zip(&types).enumerate().map(|(index, (column, ty))| {
-            let value = format!("${}::{}", index + 1, ty.get("type").and_then(Value::as_str).unwrap_or("text"));
-            let is_own = ty.get("is_own") == Some(&Value::Bool(true));
-            let value = if is_own { format!("pg_catalog.format('%s', {value})") } else { value };
+        let parts = columns.iter().zip(&table.key_types).enumerate().map(|(index, (column, ty))| {
+            let value = format!("${}::{}", index + 1, ty.name);
+            let value = if ty.is_own { format!("pg_catalog.format('%s', {value})") } else { value };
             format!("{}, {value}", literal(column))
         });
         let sql =
             format!("select pg_catalog.jsonb_build_object({})::text as key", parts.collect::<Vec<_>>().join(", "));
-        let key = self.records.objects(&sql, &values).await?.into_iter().next().and_then(|row| row.get("key").cloned());
-        let key = key.as_ref().and_then(Value::as_str).map(str::to_owned).ok_or_else(unreadable)?;
-        Ok(TrackedRow { relation, key: Some(key) })
+        // The type may have code of its own.
+        let key: Vec<KeyText> = self.records.read_only(&sql, &values).await?;
+        Ok(key.into_iter().next().ok_or_else(unreadable)?.key)
     }
 
     /// The tracked tables with names similar to this one, which may lack the schema and the quotes.
@@ -117,8 +142,14 @@ impl Audit {
 
     /// The newest changes of a row, newest first.
     pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<RowHistoryEntry>, pg::Error> {
-        let params = [Some(row.relation.clone()), row.key.clone(), Some(limit.to_string())];
-        row_history::newest(&self.records, CHANGES_SQL, &params).await
+        let query = HistoryQuery {
+            changes: CHANGES_SQL,
+            params: [Some(row.relation.clone()), row.key.clone()],
+            limit,
+            account: None,
+            max_bytes: row_history::MAX_BYTES,
+        };
+        row_history::newest(&self.records, query).await
     }
 }
 

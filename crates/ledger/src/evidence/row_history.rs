@@ -1,34 +1,52 @@
 //! Recorded changes of rows, and what made them.
 
 use serde::Deserialize;
-use serde_json::Value;
-use types::{CorrelationId, RowHistoryEntry};
+use types::{CorrelationId, RowEffect, RowHistoryEntry};
 
 use crate::evidence::effects::RecordedChange;
 use crate::evidence::records::Records;
 use crate::evidence::values::rfc3339;
 
 const BEGIN_SQL: &str = concat!(
-    "select e.correlation_id, r.tool_name, r.account_id, r.actor, r.client_name, ",
-    rfc3339!("coalesce(r.completed_at, e.changed_at)"),
-    " as changed_at, e.origin, t.name, e.op::text as op, coalesce(e.key_before, e.key) as key, e.before, e.after, \
+    "select case when $4::text is null then e.correlation_id else r.correlation_id end as correlation_id, \
+     r.tool_name, r.account_id, r.actor, r.client_name, ",
+    rfc3339!("coalesce(w.completed_at, e.changed_at)"),
+    " as changed_at, case when $4::text is null then e.origin end as origin, t.name, e.op::text as op, coalesce(e.key_before, e.key) as key, \
+     case when e.bytes <= $5::bigint then e.before end as before, case when e.bytes <= $5::bigint then e.after end as after, e.bytes > $5::bigint as is_cut, \
      e.secret_before is distinct from e.secret_after as has_sensitive_changes, to_json(coalesce(e.unchanged, '{}')) as unchanged, to_json(t.columns) as columns, to_json(t.sensitive) as sensitive \
-     from ("
+     from (select f.*, sum(coalesce(octet_length(f.before), 0) + coalesce(octet_length(f.after), 0)) over (order by f.position desc) as bytes \
+           from (select c.* from ("
 );
-const END_SQL: &str = ") e join countersign.tracked t on t.shape = e.shape \
+const END_SQL: &str = ") c order by c.position desc limit $3::bigint) f) e join countersign.tracked t on t.shape = e.shape \
+     left join countersign.record w on w.correlation_id = e.correlation_id \
      left join countersign.record r on r.correlation_id = e.correlation_id \
-     order by e.position desc limit $3::bigint";
+         and ($4::text is null or r.account_id = $4 and r.caller_context is null) \
+     order by e.position desc";
 
-/// The newest of these changes, newest first. `changes` is a query for rows of `countersign.effect`; the third
-/// parameter is the maximum number.
-pub(crate) async fn newest(
-    records: &Records,
-    changes: &str,
-    params: &[Option<String>; 3],
-) -> Result<Vec<RowHistoryEntry>, pg::Error> {
-    let changes = records.objects(&format!("{BEGIN_SQL}{changes}{END_SQL}"), params).await?.into_iter();
-    let parsed = changes.map(|change| serde_json::from_value(Value::Object(change)).map(HistoryRow::entry));
-    parsed.collect::<Result<_, _>>().map_err(|error| pg::Error::Lost(std::io::Error::other(error)))
+/// Which changes are read.
+pub(crate) struct HistoryQuery<'a> {
+    /// A query for rows of `countersign.effect`.
+    pub(crate) changes: &'a str,
+    /// The first two parameters of the query.
+    pub(crate) params: [Option<String>; 2],
+    /// The maximum number of changes.
+    pub(crate) limit: u32,
+    /// The account that sees who made its own writes, and of others nothing but what they changed; `None`: a person
+    /// who sees who made each of them.
+    pub(crate) account: Option<String>,
+    /// The maximum length of all row images in bytes. Changes beyond it have no columns.
+    pub(crate) max_bytes: usize,
+}
+
+/// The maximum length of the row images for a person.
+pub(crate) const MAX_BYTES: usize = 16 << 20;
+
+/// The newest of these changes, newest first.
+pub(crate) async fn newest(records: &Records, query: HistoryQuery<'_>) -> Result<Vec<RowHistoryEntry>, pg::Error> {
+    let HistoryQuery { changes, params: [first, second], limit, account, max_bytes } = query;
+    let params = [first, second, Some(limit.to_string()), account, Some(max_bytes.to_string())];
+    let changes: Vec<HistoryRow> = records.rows(&format!("{BEGIN_SQL}{changes}{END_SQL}"), &params).await?;
+    Ok(changes.into_iter().map(HistoryRow::entry).collect())
 }
 
 #[derive(Deserialize)]
@@ -40,14 +58,16 @@ struct HistoryRow {
     client_name: Option<String>,
     changed_at: Option<String>,
     origin: Option<String>,
+    is_cut: bool,
     #[serde(flatten)]
     change: RecordedChange,
 }
 
 impl HistoryRow {
     fn entry(self) -> RowHistoryEntry {
-        let Self { correlation_id, tool_name, account_id, actor, client_name, changed_at, origin, change } = self;
-        let effect = change.effect();
+        let Self { correlation_id, tool_name, account_id, actor, client_name, changed_at, origin, is_cut, change } =
+            self;
+        let effect = RowEffect { is_cut, ..change.effect() };
         RowHistoryEntry { correlation_id, tool_name, account_id, actor, client_name, changed_at, origin, effect }
     }
 }

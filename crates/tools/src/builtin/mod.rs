@@ -12,6 +12,7 @@ mod preview_mutation;
 mod propose_schema_change;
 mod query_database;
 mod reject_proposal;
+mod row_history;
 mod undo;
 
 use std::borrow::Cow;
@@ -106,7 +107,7 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     let names = services.reader.clone().map(CatalogNames::new);
     if let (Some(reader), Some(names)) = (&services.reader, &names) {
-        let queries = QueryReader { reader: reader.clone(), names: names.clone(), masks: services.masks.clone() };
+        let queries = queries(reader, names, services);
         tools.push(query_database::tool(queries.clone(), query_defaults(catalog)));
         let describer = DatabaseDescriber::new(names.clone(), catalog);
         tools.push(describe_database::tool(describer, services.masks.clone()));
@@ -117,6 +118,9 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
     }
     tools.push(get_recent_mutations::tool(services.ledger.records()));
     tools.push(get_mutation_detail::tool(services.ledger.records()));
+    if let (Some(reader), Some(names)) = (&services.reader, &names) {
+        tools.push(row_history::tool(services.ledger.audit(), queries(reader, names, services)));
+    }
     if let (Some(settings), Some(executor)) = (&services.execute_sql, executors.get(execute_sql::NAME)) {
         tools.push(execute_sql::ExecuteSql::new(services, settings, executor, names.clone()).boxed());
     }
@@ -145,6 +149,15 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
     tools
 }
 
+fn queries(reader: &Reader, names: &CatalogNames, services: &Services) -> QueryReader {
+    QueryReader { reader: reader.clone(), names: names.clone(), masks: services.masks.clone() }
+}
+
+/// Whether a call of the tool reads rows, so that the log of reads has it.
+pub(crate) fn reads_rows(info: &ToolInfo) -> bool {
+    info.access == Access::Read || info.name == row_history::NAME
+}
+
 /// The descriptions of the tools that can read any relation.
 pub(crate) fn builtin_infos(limits: &ReadLimits, catalog: &ToolCatalog) -> [ToolInfo; 3] {
     [query_database::info(limits, query_defaults(catalog)), describe_database::info(), explain_query::info()]
@@ -155,12 +168,13 @@ fn query_defaults(catalog: &ToolCatalog) -> QueryDefaults {
 }
 
 /// The names that no manifest may use, even if the tool is not served, in the order in which clients list the tools.
-pub const NAMES: [&str; 15] = [
+pub const NAMES: [&str; 16] = [
     query_database::NAME,
     describe_database::NAME,
     explain_query::NAME,
     get_recent_mutations::NAME,
     get_mutation_detail::NAME,
+    row_history::NAME,
     execute_sql::NAME,
     UndoKind::Mutation.name(),
     undo::plan::NAME,

@@ -12,7 +12,7 @@ use super::human_decision::may_not_decide;
 use super::preview::Preview;
 use super::state::not_found;
 use super::{MAX_PREVIEW_BYTES, Proposal, Proposals, tool_names};
-use crate::evidence::row_history;
+use crate::evidence::row_history::{self, HistoryQuery};
 use crate::write::executor::WriteExecutor;
 use crate::write::executor_registry::ExecutorRegistry;
 use crate::write::failures::ledger_failure;
@@ -62,8 +62,14 @@ impl Proposals {
         }
         let same = proposal.check.as_ref().filter(|check| check.difference.is_none());
         let since = same.and_then(|check| check.checked_at.clone());
-        let params = [Some(proposal.proposal_id.to_string()), since, Some(MAX_CHANGES.to_string())];
-        row_history::newest(&self.records, CHANGES_SQL, &params).await.map_err(|error| {
+        let query = HistoryQuery {
+            changes: CHANGES_SQL,
+            params: [Some(proposal.proposal_id.to_string()), since],
+            limit: MAX_CHANGES,
+            account: None,
+            max_bytes: row_history::MAX_BYTES,
+        };
+        row_history::newest(&self.records, query).await.map_err(|error| {
             outage::log(&error, "the changes of rows cannot be read");
             ledger_failure(&error)
         })

@@ -38,6 +38,11 @@ impl ReadTrace {
         self.update(|facts| facts.sql = Some(sql.to_owned()));
     }
 
+    /// Sets the number and the size of rows that come from elsewhere than the statement.
+    pub fn set_rows(&self, rows: usize, row_bytes: usize) {
+        self.update(|facts| (facts.rows, facts.row_bytes) = (Some(rows), row_bytes));
+    }
+
     pub(super) fn set_tables(&self, tables: Option<Arc<[String]>>) {
         self.update(|facts| facts.tables = tables);
     }
