@@ -15,6 +15,7 @@ use crate::hospital::hospital;
 
 mod going_on;
 mod impact;
+mod tools;
 
 async fn schema(url: &str, arguments: &[&str]) -> CommandOutput {
     run_countersign(url, &[&["schema"], arguments].concat()).await

@@ -65,7 +65,7 @@ where a.attrelid = $1 and a.attnum = $2 and not a.attisdropped";
 
 /// The functions with these names that a condition may not call, and the reasons. A plan shows only names, so a name
 /// is refused if any function of that name is refused.
-const REFUSED_IN_CONDITIONS_SQL: &str = concat!(
+pub(super) const REFUSED_IN_CONDITIONS_SQL: &str = concat!(
     "select f.proname, f.why from (",
     include_str!("read/functions.sql"),
     ") f where f.why is not null \
@@ -79,7 +79,7 @@ const REFUSED_IN_CONDITIONS_SQL: &str = concat!(
 
 /// What is missing of extension $1 and role $2 (either may be NULL) for login $3, by default the session's; and the
 /// schema of the extension.
-const REQUIREMENTS_SQL: &str = "\
+pub(super) const REQUIREMENTS_SQL: &str = "\
 select case \
     when e.oid is null and $1::text is not null \
         then pg_catalog.format('the database lacks the extension %s (create extension %I)', $1, $1) \
@@ -91,10 +91,10 @@ from (select coalesce($3::text, current_user) as name) l \
 left join pg_catalog.pg_extension e on e.extname = $1 \
 left join pg_catalog.pg_namespace n on n.oid = e.extnamespace";
 
-struct Described {
-    shape: StatementShape,
+pub(super) struct Described {
+    pub(super) shape: StatementShape,
     /// The names of the functions that the plan shows.
-    functions: BTreeSet<String>,
+    pub(super) functions: BTreeSet<String>,
 }
 
 impl DescribeStatement for WriterPool {
@@ -125,10 +125,7 @@ impl WriterPool {
         let params = [extension.clone(), role.clone(), login.map(str::to_owned)];
         let answer = self.run_one(REQUIREMENTS_SQL, &params, Instant::now() + DESCRIBE_DEADLINE).await;
         let answer = answer.map_err(|error| DescribeError::Unavailable(error.to_string()))?;
-        let no_answer =
-            || DescribeError::Unavailable("the catalog gave no answer about extensions and roles".to_owned());
-        let [missing, extension_schema] = answer.into_row().ok_or_else(no_answer)?;
-        Ok(missing.map_or(RequirementsCheck::Met { extension_schema }, RequirementsCheck::Missing))
+        requirements_check(answer.rows.into_iter().next())
     }
 
     async fn refused_in_conditions(&self, functions: BTreeSet<String>) -> Result<Vec<(String, String)>, Error> {
@@ -138,11 +135,7 @@ impl WriterPool {
         let names = value::text_array(&functions.into_iter().collect::<Vec<_>>());
         let deadline = Instant::now() + DESCRIBE_DEADLINE;
         let answer = self.run_one(REFUSED_IN_CONDITIONS_SQL, &[Some(names)], deadline).await?;
-        let texts = |row: Vec<Option<String>>| {
-            let mut row = row.into_iter().flatten();
-            Some((row.next()?, row.next()?))
-        };
-        Ok(answer.rows.into_iter().filter_map(texts).collect())
+        Ok(refused_functions(answer.rows))
     }
 
     async fn describe_again(&self, sql: &str, param_types: &[u32]) -> Result<Described, DescribeError> {
@@ -174,6 +167,23 @@ impl WriterPool {
     }
 }
 
+/// Reads the answer to [`REQUIREMENTS_SQL`].
+pub(super) fn requirements_check(row: Option<Vec<Option<String>>>) -> Result<RequirementsCheck, DescribeError> {
+    let no_answer = || DescribeError::Unavailable("the catalog gave no answer about extensions and roles".to_owned());
+    let row = row.and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
+    let [missing, extension_schema] = row.ok_or_else(no_answer)?;
+    Ok(missing.map_or(RequirementsCheck::Met { extension_schema }, RequirementsCheck::Missing))
+}
+
+/// Reads the answer to [`REFUSED_IN_CONDITIONS_SQL`].
+pub(super) fn refused_functions(rows: Vec<Vec<Option<String>>>) -> Vec<(String, String)> {
+    let texts = |row: Vec<Option<String>>| {
+        let mut row = row.into_iter().flatten();
+        Some((row.next()?, row.next()?))
+    };
+    rows.into_iter().filter_map(texts).collect()
+}
+
 /// Through a pooler, all questions are asked in one transaction: the next transaction may have another backend,
 /// without the statement prepared here.
 async fn ask_on(
@@ -190,8 +200,8 @@ async fn ask_on(
     answer
 }
 
-/// `around` has the statements that keep a failed plan from failing an open transaction.
-async fn ask_here(
+/// `around` has the statements that keep a failed plan from failing an open transaction; `None` if none is open.
+pub(super) async fn ask_here(
     session: &mut Session,
     sql: &str,
     param_types: &[u32],
@@ -229,7 +239,7 @@ async fn ask_here(
             }),
             planned => {
                 let referenced_objects =
-                    with_remote_tables(session, planned.referenced_objects(), params.len()).await?;
+                    with_remote_tables(session, planned.referenced_objects(), params.len(), around.is_some()).await?;
                 let shape = StatementShape { params, columns: None, key: Vec::new(), referenced_objects };
                 Ok(Described { shape, functions })
             }
@@ -243,7 +253,8 @@ async fn ask_here(
         }
     }
     let key = key(&columns, &raw_columns, &sources);
-    let referenced_objects = with_remote_tables(session, planned.referenced_objects(), params.len()).await?;
+    let referenced_objects =
+        with_remote_tables(session, planned.referenced_objects(), params.len(), around.is_some()).await?;
     let shape = StatementShape { params, columns: Some(columns), key, referenced_objects };
     Ok(Ok(Described { shape, functions }))
 }
@@ -253,6 +264,7 @@ async fn with_remote_tables(
     session: &mut Session,
     mut objects: ReferencedObjects,
     param_count: usize,
+    in_transaction: bool,
 ) -> Result<ReferencedObjects, Error> {
     if let ReferencedObjects::Planned { tables, remote, .. } = &mut objects {
         let written = || tables.iter().filter(|table| table.written);
@@ -268,7 +280,7 @@ async fn with_remote_tables(
         }
         let is_distributed = remote.contains(&RemotePart::Distributed);
         if (is_distributed || written().next().is_some()) && !session.rows(HAS_CITUS_SQL, &[]).await?.is_empty() {
-            let found = distributed_tables(session, param_count).await?;
+            let found = distributed_tables(session, param_count, in_transaction).await?;
             if !found.is_empty() {
                 remote.retain(|part| *part != RemotePart::Distributed);
                 remote.extend(found);
@@ -280,9 +292,13 @@ async fn with_remote_tables(
 
 /// The tables of Citus with rows on other nodes that the described statement writes to. Its plan has the names of shards,
 /// or none; but planning locks the tables.
-async fn distributed_tables(session: &mut Session, param_count: usize) -> Result<Vec<RemotePart>, Error> {
+async fn distributed_tables(
+    session: &mut Session,
+    param_count: usize,
+    in_transaction: bool,
+) -> Result<Vec<RemotePart>, Error> {
     let explain = PlanParameters::AnyValues(param_count).explain(DESCRIBED, false);
-    let (begin, end) = if session.is_pooled() { (SAVEPOINT, BACK_TO_SAVEPOINT) } else { ("begin", "rollback") };
+    let (begin, end) = if in_transaction { (SAVEPOINT, BACK_TO_SAVEPOINT) } else { ("begin", "rollback") };
     let mode = format!("select {}", setting(&[("plan_cache_mode", "force_generic_plan")]));
     let steps = [begin, &mode, &explain, DISTRIBUTED_TABLES_SQL, end].map(PipelineStatement::without_params);
     let outcomes = session.run_large(&steps).await;

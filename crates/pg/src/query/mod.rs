@@ -3,12 +3,13 @@
 //! - `read` is the only read path. `plan` plans a statement, and `referenced_objects` lists what a plan uses.
 //! - `type_catalog` has the types by oid, `value` converts values, `row_writer` writes rows; `json_rows` and
 //!   `row_sink` collect them.
-//! - `describe` describes statements for the crate `manifest`.
+//! - `describe` describes statements for the crate `manifest`, `describe_in_transaction` as a transaction sees them.
 //! - `modifying_statement` inspects a statement of a caller that changes rows.
 //! - `sql_executor` runs statements of a front end's user; `writer_pool` is for the crate `ledger` alone.
 
 pub(crate) mod columns;
 pub(crate) mod describe;
+mod describe_in_transaction;
 mod events;
 pub(crate) mod json_rows;
 pub(crate) mod modifying_statement;
@@ -22,5 +23,6 @@ pub(crate) mod type_catalog;
 pub mod value;
 pub(crate) mod writer_pool;
 
+pub use describe_in_transaction::TransactionDescriber;
 pub use events::{Query, QueryDescription, QueryEvent, QuerySummary, RowDelivery};
 pub use row_sink::RowSink;

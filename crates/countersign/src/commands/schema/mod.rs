@@ -3,6 +3,7 @@
 
 mod apply;
 pub(crate) mod args;
+mod manifest_tools;
 mod show;
 
 use std::process::ExitCode;

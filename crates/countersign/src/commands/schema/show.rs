@@ -2,6 +2,7 @@
 
 use ledger::schema_changes::{
     BlockedStatements, CatalogDifference, Impact, ImpactOptions, ObjectChange, SchemaChange, SchemaChanges, SchemaStep,
+    ToolImpact,
 };
 use review::sentences::count;
 use schema_change::{Finding, SchemaChangeStep, SchemaChangeText};
@@ -9,6 +10,7 @@ use serde::Serialize;
 use types::visible;
 
 use super::args::ShowArgs;
+use super::manifest_tools::ManifestTools;
 use super::{find, open};
 use crate::settings::DatabaseSettings;
 use crate::terminal::table::beside;
@@ -34,12 +36,15 @@ struct ShownChange<'a> {
 }
 
 pub(super) async fn run(arguments: &ShowArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
-    let changes = open(settings).await?.schema_changes();
+    let ledger = open(settings).await?;
+    let changes = ledger.schema_changes();
     let change = find(&changes, &arguments.id).await?;
     let text = SchemaChangeText::parse(&change.sql);
     let options = (arguments.is_tried && change.status.is_open()).then(|| arguments.trial.options());
     let tried = match (&text, &options) {
-        (Ok(text), Some(options)) if is_untouched(&change) => Some(tried(&changes, text, options).await),
+        (Ok(text), Some(options)) if is_untouched(&change) => {
+            Some(tried(&changes, text, options, &ManifestTools::new(settings, &ledger).await).await)
+        }
         _ => None,
     };
     if arguments.json {
@@ -75,8 +80,9 @@ pub(super) async fn tried(
     changes: &SchemaChanges,
     text: &SchemaChangeText,
     options: &ImpactOptions,
+    tools: &ManifestTools,
 ) -> Result<Impact, String> {
-    changes.try_out(text, options).await.map_err(|error| error.to_string())
+    changes.try_out(text, options, tools).await.map_err(|error| error.to_string())
 }
 
 /// Prints what is on record.
@@ -169,6 +175,7 @@ fn impact_lines(impact: &Impact, style: &Style) -> Vec<String> {
         let text = format!("{} of {}, since {because}", count(one.writes, "recorded write"), one.table);
         lines.extend(beside("undo lost", [style.bad(&visible(&text))]));
     }
+    lines.extend(tool_lines(&impact.tools, style));
     lines.extend(impact.objects.iter().take(MAX_LISTED).flat_map(object_lines));
     if impact.has_more_objects || impact.objects.len() > MAX_LISTED {
         lines.extend(beside("", ["and more: --json has up to 500".to_owned()]));
@@ -186,6 +193,26 @@ fn impact_lines(impact: &Impact, style: &Style) -> Vec<String> {
         );
     }
     lines.extend(beside("tried", ["now, and rolled back".to_owned()]));
+    lines
+}
+
+/// The tools that would not compile any more, and of which that is not known.
+fn tool_lines(tools: &ToolImpact, style: &Style) -> Vec<String> {
+    let mut lines = Vec::new();
+    for broken in &tools.broken {
+        let text = format!("{}: {}", broken.tool, broken.reasons.join("; "));
+        lines.extend(beside("breaks tool", [style.bad(&visible(&text))]));
+    }
+    let unknown = match (&tools.unknown_because, tools.not_compiled.as_slice()) {
+        (Some(because), _) => Some(format!("not compared: {because}")),
+        (None, []) => None,
+        (None, names) => Some(format!("not compared, since this login cannot compile them now: {}", names.join(", "))),
+    };
+    if let Some(unknown) = unknown {
+        lines.extend(beside("tools", [visible(&unknown)]));
+    } else if tools.broken.is_empty() {
+        lines.extend(beside("tools", [format!("{} compile as before", tools.compiled)]));
+    }
     lines
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pg::TransactionDescriber;
 use schema_change::SchemaChangeText;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -14,6 +15,7 @@ use super::catalog_difference::{
 };
 use super::inverse::Inverse;
 use super::step::{TIMEOUT, WorkSession};
+use super::tool_impact::{CompiledTools, ToolCompiler, ToolImpact};
 use crate::SchemaError;
 use crate::setup::schema;
 
@@ -109,6 +111,7 @@ pub struct Impact {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedStatement>,
     pub lost_undo: Vec<LostUndo>,
+    pub tools: ToolImpact,
     /// The statements that would take it back; absent if a part of it has none, or if it was not tried as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inverse: Option<Inverse>,
@@ -184,6 +187,7 @@ struct Seen {
     other_keys: Vec<KeyRow>,
     untried: Vec<UntriedStatement>,
     failed: Option<FailedStatement>,
+    tools: ToolImpact,
 }
 
 impl SchemaChanges {
@@ -191,14 +195,19 @@ impl SchemaChanges {
     ///
     /// # Errors
     /// [`ImpactError`]: it could not be tried. A statement that fails is no error but part of [`Impact`].
-    pub async fn try_out(&self, text: &SchemaChangeText, options: &ImpactOptions) -> Result<Impact, ImpactError> {
+    pub async fn try_out(
+        &self,
+        text: &SchemaChangeText,
+        options: &ImpactOptions,
+        tools: &impl ToolCompiler,
+    ) -> Result<Impact, ImpactError> {
         let target = self.writer.target();
         schema::refuse_pooler(target)?;
         let began = Instant::now();
         let mut never = std::pin::pin!(std::future::pending());
         let mut work = WorkSession::open(target, &self.writer, never.as_mut()).await?;
         work.begin(options.lock_timeout).await?;
-        let seen = trial(&mut work, text, options, began + options.within).await;
+        let seen = trial(&mut work, text, options, tools, began + options.within).await;
         work.rollback().await?;
         let seen = seen?;
         work.setup.session.batch_execute("set search_path = pg_catalog, pg_temp").await?;
@@ -213,11 +222,14 @@ async fn trial(
     work: &mut WorkSession<'_>,
     text: &SchemaChangeText,
     options: &ImpactOptions,
+    tools: &impl ToolCompiler,
     until: Instant,
 ) -> Result<Seen, pg::Error> {
     let mut seen = Seen::default();
     // Definitions name what is outside of the search path with its schema: it is the same before and after.
     work.leave_text().await?;
+    // Before the change has any lock.
+    let tools_before = compile(work, tools, until).await;
     work.own(BEFORE_SQL, &[]).await?;
     let scans_before: Vec<ScanRow> = rows(work, SCANS_SQL).await?;
     work.enter_text().await?;
@@ -260,12 +272,30 @@ async fn trial(
     let is_new = |id| seen.differences.iter().any(|one| one.id == id && one.change() == Some(ObjectChange::Added));
     seen.scans.retain(|scan| !is_new(scan.id));
     seen.other_keys = rows(work, KEYS_SQL).await?;
+    seen.tools = match (&seen.failed, tools_before) {
+        (Some(failed), _) => ToolImpact::unknown(format!("the trial ended in line {}", failed.line)),
+        (None, Err(reason)) => ToolImpact::unknown(reason),
+        (None, Ok(before)) => match compile(work, tools, until).await {
+            Ok(after) => ToolImpact::new(before, after),
+            Err(reason) => ToolImpact::unknown(reason),
+        },
+    };
     Ok(seen)
+}
+
+/// Compiles the tools as the transaction sees the database.
+async fn compile(
+    work: &mut WorkSession<'_>,
+    tools: &impl ToolCompiler,
+    until: Instant,
+) -> Result<CompiledTools, String> {
+    tools.compile(&TransactionDescriber::new(&mut work.setup.session, until, tools.reader())).await
 }
 
 /// Says what was seen means, after the rollback.
 async fn explain(work: &mut WorkSession<'_>, seen: Seen, tried_ms: u64) -> Result<Impact, pg::Error> {
-    let mut impact = Impact { tried_ms, untried: seen.untried, failed: seen.failed, ..Impact::default() };
+    let mut impact =
+        Impact { tried_ms, untried: seen.untried, failed: seen.failed, tools: seen.tools, ..Impact::default() };
     impact.locks = strongest(&seen.locks);
     impact.has_more_objects = seen.differences.len() > MAX_CHANGES;
     for one in seen.differences.iter().filter(|one| one.is_rewritten) {

@@ -3,7 +3,7 @@
 //! ```text
 //! propose   an agent's text is stored (`SchemaChanges::propose`), or a person's (`bring`)
 //! impact    tries a change in the person's login, in a transaction that is rolled back: `catalog_difference` compares
-//!           the catalog before and after, `inverse` says how to take the change back
+//!           the catalog before and after, `tool_impact` the tools that compile, `inverse` says how to take the change back
 //! apply     carries it out step by step; `step` runs one
 //! ```
 
@@ -13,6 +13,7 @@ mod impact;
 mod inverse;
 mod schema_change;
 mod step;
+mod tool_impact;
 
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ pub use impact::{
 };
 pub use inverse::Inverse;
 pub use schema_change::{SchemaChange, SchemaChangeOrigin, SchemaChangeStatus, SchemaStep};
+pub use tool_impact::{BrokenTool, CompiledTools, ToolCompiler, ToolImpact};
 
 use crate::evidence::records::Records;
 use crate::evidence::values::rfc3339;
