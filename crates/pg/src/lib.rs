@@ -37,7 +37,7 @@ pub use client::session::{
     StatementResult,
 };
 pub use client::session_settings::SessionSettings;
-pub use client::wire::{FieldDescription, scram_verifier};
+pub use client::wire::{FieldDescription, OtherEngine, scram_verifier};
 pub use query::modifying_statement::{ModifyingStatement, ModifyingStatementError};
 pub use query::plan::PlanResult;
 pub use query::read::{

@@ -81,6 +81,8 @@ pub struct Proxy {
 struct State {
     server: PathBuf,
     armed: Mutex<Option<Armed>>,
+    /// A ParameterStatus message, or nothing.
+    reported: Mutex<Vec<u8>>,
     refusing: watch::Sender<bool>,
     refused: watch::Sender<u64>,
     thaws: watch::Sender<u64>,
@@ -118,6 +120,7 @@ impl Proxy {
         let state = Arc::new(State {
             server: server.join(&socket),
             armed: Mutex::default(),
+            reported: Mutex::default(),
             refusing: watch::Sender::new(false),
             refused: watch::Sender::new(0),
             thaws: watch::Sender::new(0),
@@ -131,6 +134,14 @@ impl Proxy {
 
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// From now on, new connections are told the value of this parameter at their start, after PostgreSQL's own.
+    pub fn report(&self, name: &str, value: &str) {
+        let strings = [name, value].map(|text| format!("{text}\0")).concat();
+        let length = u32::try_from(strings.len() + 4).expect("a short text");
+        let message = [b"S", &length.to_be_bytes()[..], strings.as_bytes()].concat();
+        *self.state.reported.lock().expect("nobody panics while holding it") = message;
     }
 
     /// The connection string through this proxy.
@@ -308,7 +319,14 @@ async fn answers(
     progress: &Progress,
 ) -> io::Result<()> {
     let mut messages = Messages { stream: server, bytes: Vec::new(), tagged: true };
+    let mut reported = Some(unanswered.state.reported.lock().expect("nobody panics while holding it").clone());
     while let Some(message) = messages.next().await? {
+        // BackendKeyData follows PostgreSQL's own ParameterStatus messages.
+        if message.first() == Some(&b'K')
+            && let Some(reported) = reported.take()
+        {
+            client.write_all(&reported).await?;
+        }
         let armed = waiting
             .lock()
             .expect("nobody panics while holding it")

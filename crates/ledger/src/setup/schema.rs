@@ -3,16 +3,17 @@
 use std::io;
 
 use pg::value::text_array;
-use pg::{ConnectOptions, PipelineStatement, Pooler, Session};
+use pg::{ConnectOptions, OtherEngine, PipelineStatement, Pooler, Session};
 use refinery_core::traits::r#async::{AsyncMigrate, AsyncQuery, AsyncTransaction};
 use refinery_core::{Migration, Runner};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tokio::time::Instant;
 
-use crate::Ledger;
 use crate::baseline::BASELINE;
 use crate::setup::rows;
 use crate::write::obstacle::LedgerObstacle;
+use crate::{Ledger, SETUP_TIMEOUT};
 
 const HISTORY_TABLE: &str = "countersign.schema_history";
 
@@ -48,6 +49,13 @@ pub enum SchemaError {
     OldFormat { database: String },
     #[error(transparent)]
     Obstacle(Box<LedgerObstacle>),
+    /// The feature that is not supported (0A000) is the ledger.
+    #[error(
+        "the database \"{database}\" is on {engine}, which cannot hold a ledger (0A000): {}. Nothing was changed. \
+         Keep the ledger and the tables that tools write on PostgreSQL (docs/setup/databases.md)",
+        lacks(*engine)
+    )]
+    OtherEngine { database: String, engine: OtherEngine },
     #[error(
         "this cannot be done through a connection pooler (pooler = \"transaction\"), since it takes a lock of a session: run it \
          once with a connection string of PostgreSQL itself, and without that setting"
@@ -79,6 +87,26 @@ pub enum SchemaError {
     Tracking(String),
     #[error("the ledger's schema cannot be brought up to date: {0}")]
     Migration(String),
+}
+
+/// What the ledger needs and the engine lacks.
+const fn lacks(engine: OtherEngine) -> &'static str {
+    match engine {
+        OtherEngine::CockroachDb => {
+            "it has no system columns (xmin, ctid), no relation locks in pg_locks, and its advisory locks do not lock"
+        }
+        OtherEngine::YugabyteDb => {
+            "it has no system columns (xmin, ctid), and no relation locks of all nodes in pg_locks"
+        }
+    }
+}
+
+/// Refuses an engine that speaks the protocol of PostgreSQL and cannot hold a ledger.
+pub(crate) fn refuse_engine(session: &Session, database: &str) -> Result<(), SchemaError> {
+    match session.other_engine() {
+        Some(engine) => Err(SchemaError::OtherEngine { database: database.to_owned(), engine }),
+        None => Ok(()),
+    }
 }
 
 /// Refuses a pooler, because a migration needs one transaction on one session.
@@ -135,6 +163,9 @@ impl Ledger {
     /// [`SchemaError`]: what is missing or does not fit, or the query failed.
     pub async fn check(&self) -> Result<i32, SchemaError> {
         let database = self.database();
+        let mut lease = self.writer.acquire(Instant::now() + SETUP_TIMEOUT).await?;
+        refuse_engine(lease.session(), &database)?;
+        drop(lease);
         let names = text_array(&TABLES.map(str::to_owned));
         let tables = self.rows(TABLES_SQL, &[Some(names)]).await?.into_iter().next().unwrap_or_default();
         let mut tables = tables.into_iter();

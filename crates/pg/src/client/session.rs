@@ -16,8 +16,8 @@ use std::time::Duration;
 use crate::client::connect_options::{ConnectOptions, Pooler};
 use crate::client::error::{ConnectError, Error};
 use crate::client::session_settings::SessionSettings;
-use crate::client::wire::FieldDescription;
 use crate::client::wire::{self, CancelKey, Connection, Failure, Purpose, StatementId, TransactionStatus};
+use crate::client::wire::{FieldDescription, OtherEngine};
 pub use caller_context::ContextStatements;
 pub(crate) use caller_context::{CONTEXT_SQL, ROLE_SQL};
 use collector::Collector;
@@ -155,6 +155,12 @@ impl Session {
             has_system_path: settings.has_system_path(),
             is_unusable: false,
         })
+    }
+
+    /// The engine that has reported itself at the start, if it is another one than PostgreSQL.
+    #[must_use]
+    pub fn other_engine(&self) -> Option<OtherEngine> {
+        self.connection.reported.other_engine
     }
 
     /// Whether no request is pending and no transaction is open. Only then may another call use the session.

@@ -54,6 +54,35 @@ impl CancelKey {
 pub(crate) struct Reported {
     pub(crate) in_hot_standby: Option<bool>,
     pub(crate) default_transaction_read_only: Option<bool>,
+    pub(crate) other_engine: Option<OtherEngine>,
+}
+
+/// A database that speaks the protocol of PostgreSQL, and is another program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherEngine {
+    CockroachDb,
+    YugabyteDb,
+}
+
+impl OtherEngine {
+    /// The engine that reports this parameter.
+    pub(crate) fn reporting(name: &str, value: &str) -> Option<Self> {
+        match name {
+            "crdb_version" => Some(Self::CockroachDb),
+            // `15.2-YB-2025.1.0.0-b0`
+            "server_version" if value.contains("-YB-") => Some(Self::YugabyteDb),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for OtherEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::CockroachDb => "CockroachDB",
+            Self::YugabyteDb => "YugabyteDB",
+        })
+    }
 }
 
 /// A connection after start-up.

@@ -16,6 +16,7 @@ mod tls;
 mod transport;
 
 pub use authentication::scram_verifier;
+pub use connection::OtherEngine;
 pub use connection::rows::FieldDescription;
 pub(crate) use connection::rows::{owned_row, row_texts};
 pub(crate) use connection::{

@@ -170,11 +170,11 @@ async fn connect_to(
         opened => opened.map_err(|failed| failed.error)?,
     };
     let reads_only = settings.iter().any(|(name, _)| name == READ_ONLY_SETTING);
-    if target.pooler == Pooler::None {
+    if target.pooler == Pooler::None && connection.reported.other_engine.is_none() {
         check_is_direct(&mut connection).await.map_err(|error| connect_error(address, error))?;
-    } else {
+    } else if target.pooler != Pooler::None {
         // A pooler may report outdated values.
-        connection.reported = Reported::default();
+        connection.reported = Reported { other_engine: connection.reported.other_engine, ..Reported::default() };
     }
     match fit(&mut connection, target.session_attrs, reads_only).await {
         Ok(Ok(fit)) => Ok((connection, fit)),
@@ -291,7 +291,7 @@ async fn fit(
     if wanted == TargetSessionAttrs::Any {
         return Ok(Ok(Fit::Wanted));
     }
-    let Reported { in_hot_standby, default_transaction_read_only } = connection.reported;
+    let Reported { in_hot_standby, default_transaction_read_only, .. } = connection.reported;
     let in_recovery = match in_hot_standby {
         Some(in_recovery) => in_recovery,
         None => ask(connection, "select pg_catalog.pg_is_in_recovery()").await? == "t",

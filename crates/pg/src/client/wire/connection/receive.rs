@@ -12,7 +12,8 @@ use tokio::time::{Instant, timeout_at};
 use super::message::{beginning, check_body, is_utf8, other_encoding, violation};
 use super::rows::owned_row;
 use super::{
-    Connection, Event, HEADER_BYTES, MAX_IDLE_BYTES, READ_BYTES, TransactionStatus, closed, unanswered, within,
+    Connection, Event, HEADER_BYTES, MAX_IDLE_BYTES, OtherEngine, READ_BYTES, TransactionStatus, closed, unanswered,
+    within,
 };
 use crate::client::error::{Error, ServerError};
 
@@ -83,6 +84,7 @@ impl Connection {
                 }
                 Message::ParameterStatus(body) => {
                     let (name, value) = (body.name()?, body.value()?);
+                    self.reported.other_engine = self.reported.other_engine.or(OtherEngine::reporting(name, value));
                     if !self.allow_client_encoding_change && name == "client_encoding" && !is_utf8(value) {
                         let error = Error::Server(Box::new(other_encoding(value)));
                         self.poison(&error);
