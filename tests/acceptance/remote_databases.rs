@@ -2,14 +2,15 @@
 //! tables (DI-1, DI-2). Citus is not installed here; an extension of its name stands in for it.
 
 use serde_json::json;
-use testkit::{Database, Server, TestManifest, database, lone_database};
+use testkit::{Database, Proxy, Server, TestManifest, config_home, countersign, database, lone_database};
 
 use crate::hardening::{run, run_as, succeed};
+use crate::samples::sample;
 
 const CITUS: &str = include_str!("remote_databases/citus.sql");
 
 /// Queries that insert into `public.victim`, with the functions that everybody may call.
-const ATTACKS: [&str; 15] = [
+const ATTACKS: [&str; 16] = [
     "select run_command_on_workers('insert into victim values (1) returning id::text')",
     "select * from run_command_on_workers('insert into victim values (1) returning id::text', false)",
     "select pg_catalog.\"run_command_on_workers\"(command := 'insert into victim values (1) returning id::text')",
@@ -21,6 +22,7 @@ const ATTACKS: [&str; 15] = [
     "select run_command_on_placements('victim', 'insert into %s values (1) returning id::text')",
     "select run_command_on_colocated_placements('victim', 'victim', 'insert into %s values (1) returning id::text')",
     "select * from master_run_on_worker(array['w1'], array[5432], array['insert into victim values (1) returning id::text'], false)",
+    "select broadcast_intermediate_result('a', 'insert into victim values (1) returning id::text')",
     "select citus_check_connection_to_node('w1')",
     "select citus_move_shard_placement(1, 1, 2)",
     "select count(*) from victim group by (select result from run_command_on_workers('insert into victim values (1) returning id::text') limit 1)",
@@ -32,6 +34,9 @@ const HIDDEN_ATTACKS: [&str; 2] = [
     "values ((select result from run_command_on_workers('insert into victim values (1) returning id::text'))), ('x')",
     "select 1 limit (select length(result) from run_command_on_workers('insert into victim values (1) returning id::text'))",
 ];
+
+/// With some other text, it ends the server. The view `citus_tables` calls it.
+const CRASH: &str = "select column_to_column_name('victim', '{RANGEVAR}')";
 
 async fn assert_unharmed(db: &Database, attack: &str) {
     assert_eq!(db.value("select count(*) from victim").await, "0", "{attack}");
@@ -60,7 +65,13 @@ async fn no_read_acts_on_other_nodes_of_citus() {
         server.call("explain_query", json!({"query": attack})).await;
         assert_unharmed(&db, attack).await;
     }
+    let refused = server.fail("query_database", json!({"query": CRASH}), "not_permitted").await;
+    assert!(refused["message"].as_str().unwrap().contains("it can crash the server"), "{refused}");
+    assert_unharmed(&db, CRASH).await;
     assert_eq!(server.query("select citus_version() as v").await, [json!({"v": "Citus 13.2-1"})]);
+    // Citus puts it into the plans of queries with subqueries.
+    let put_aside = "select a from read_intermediate_result('1_1', 'binary') as r (a int)";
+    assert_eq!(server.query(put_aside).await, [json!({"a": 1})]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,9 +85,9 @@ async fn init_revokes_the_functions_of_citus_that_act_on_other_nodes() {
         "{planned}"
     );
     let said = succeed(&db.url(), &["init"]).await;
-    assert!(said.contains("revoked 9 functions of Citus that act on other nodes"), "{said}");
+    assert!(said.contains("revoked 11 functions of Citus from PUBLIC, which act on other nodes"), "{said}");
     assert!(said.contains("the workers of Citus have these functions as well"), "{said}");
-    for attack in ATTACKS.iter().chain(&HIDDEN_ATTACKS) {
+    for attack in ATTACKS.iter().chain(&HIDDEN_ATTACKS).chain([&CRASH]) {
         let client = testkit::connect(&db.url_as("countersign_reader")).await;
         let error = client.batch_execute(attack).await.unwrap_err();
         assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{attack}: {error}");
@@ -93,6 +104,47 @@ async fn init_revokes_the_functions_of_citus_that_act_on_other_nodes() {
             grant countersign_owner to admin").await;
     let (said, _) = run(&db.url_as("admin"), &["init"]).await;
     assert!(said.contains("run init as a superuser"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn init_keeps_the_ledger_out_of_citus() {
+    // Citus would create it on every node, and grants belong there.
+    let db = lone_database().await;
+    db.run("drop schema countersign cascade").await;
+    db.run(CITUS).await;
+    let planned = succeed(&db.url(), &["init", "--dry-run"]).await.to_lowercase();
+    let steps = [
+        "set local citus.enable_ddl_propagation = off",
+        "set local citus.use_citus_managed_tables = off",
+        "create schema countersign",
+        "create function countersign.",
+        "set local citus.enable_ddl_propagation = default",
+        "grant select on",
+    ];
+    let places = steps.map(|step| planned.find(step).unwrap_or_else(|| panic!("{step}: {planned}")));
+    assert!(places.is_sorted(), "{places:?} {planned}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_the_page_revoke_the_functions_on_the_coordinator_and_on_a_worker() {
+    let (coordinator, worker) = (lone_database().await, lone_database().await);
+    for node in [&coordinator, &worker] {
+        node.run(CITUS).await;
+    }
+    let commands = sample("docs/setup/databases.md", "countersign init --dry-run");
+    let (here, on_worker) = commands.split_once("psql -h 10.0.0.22 ").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut shell = tokio::process::Command::new("sh");
+    shell.args(["-ec", &here.replace("countersign init", &format!("{} init", countersign().display()))]);
+    shell.env("DATABASE_URL", coordinator.url()).env("XDG_CONFIG_HOME", config_home()).current_dir(folder.path());
+    let output = shell.output().await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let file = on_worker.trim_end().rsplit_once("-f ").unwrap().1;
+    worker.run(&std::fs::read_to_string(folder.path().join(file)).unwrap()).await;
+    for node in [&coordinator, &worker] {
+        let may = "select bool_or(has_function_privilege('countersign_reader', p.oid, 'execute')) from pg_proc p where p.proname ~ '^run_command_on'";
+        assert_eq!(node.value(may).await, "f");
+    }
 }
 
 /// Tables `shop.here`, in this database, and `shop.there`, a foreign table over `shop.rows`, and a partitioned table over both.
@@ -175,49 +227,61 @@ async fn a_write_that_reaches_a_foreign_table_in_another_way_is_rolled_back_on_b
     assert_eq!(db.value("select count(*) from shop.here").await, "2");
 }
 
-/// `shop.here` is a table of Citus on this node, `shop.there` one on another node, and `shop.copied` has a trigger that
-/// writes the latter.
+/// `shop.there` is a table of Citus. A trigger of `shop.copied` writes it, one of `shop.joined` writes `shop.other` in
+/// another session, as Citus does with tables of this database that a statement joins with its own.
 const DISTRIBUTED: &str = "
-create schema shop; create table shop.here (id int, note text); create table shop.there (id int, note text); create table shop.copied (id int, note text);
+create schema shop; create table shop.here (id int, note text); create table shop.there (id int, note text);
+create table shop.copied (id int, note text); create table shop.joined (id int, note text); create table shop.other (id int, note text);
 create function shop.copy() returns trigger language plpgsql as $$ begin insert into shop.there values (new.id, new.note); return new; end $$;
 create trigger copy after insert on shop.copied for each row execute function shop.copy();
+create function shop.join() returns trigger language plpgsql security definer as $$ begin
+    perform public.dblink_connect('own', format('dbname=%s port=%s host=%s user=postgres application_name=''citus_internal gpid=%s''',
+        current_database(), current_setting('port'), split_part(current_setting('unix_socket_directories'), ',', 1), pg_backend_pid()));
+    perform public.dblink_exec('own', 'begin'); perform public.dblink_exec('own', 'insert into shop.other values (1)'); return new;
+end $$;
+create trigger copy after insert on shop.joined for each row execute function shop.join();
 grant usage on schema shop to public; grant all on all tables in schema shop to public;
-insert into pg_dist_partition values ('shop.here', 'n'), ('shop.there', 'h');
-insert into pg_dist_shard values ('shop.here', 1), ('shop.there', 2);
-insert into pg_dist_placement values (1, 1, 0), (2, 2, 1)";
+insert into pg_dist_partition values ('shop.there', 'h')";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_to_a_table_of_citus_on_another_node_is_refused() {
-    // DI-2: a table whose only placement is on this node is written here.
+async fn a_write_that_citus_carries_out_in_a_session_of_its_own_is_refused() {
+    // DI-2
     let db = lone_database().await;
     db.run(CITUS).await;
     db.run(DISTRIBUTED).await;
-    let tools = ["here", "copied"].map(add).concat();
+    let tools = ["here", "copied", "joined"].map(add).concat();
     let server = TestManifest::new(&tools).serve(&db).await;
     server.succeed("add_here", json!({"id": 1})).await;
-    let refused = server.fail("add_copied", json!({"id": 1}), "not_permitted").await;
-    let message = refused["message"].as_str().unwrap();
-    assert!(message.contains("the write changes shop.there, a table of Citus with rows on other nodes"), "{message}");
-    assert_eq!(db.value("select (select count(*) from shop.there) + (select count(*) from shop.copied)").await, "0");
+    for (tool, table) in [("add_copied", "shop.there"), ("add_joined", "shop.other")] {
+        let refused = server.fail(tool, json!({"id": 1}), "not_permitted").await;
+        let message = refused["message"].as_str().unwrap();
+        let expected =
+            format!("the write changes {table} in a session of Citus: it may commit although this one does not");
+        assert!(message.contains(&expected), "{message}");
+        let rows = "select (select count(*) from shop.there) + (select count(*) from shop.copied) + (select count(*) from shop.joined)";
+        assert_eq!(db.value(rows).await, "0");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn check_names_the_table_of_citus_that_a_tool_writes() {
-    // DI-12: by the locks of planning, since the plan of Citus has the names of shards, or none.
+    // DI-12: by the locks of planning, since the plan of Citus has the names of shards, or none; and by those of parsing, since
+    // Citus plans no INSERT whose distribution column is a parameter.
     let db = lone_database().await;
     db.run(CITUS).await;
     db.run(DISTRIBUTED).await;
-    let error = TestManifest::new(&["here", "there"].map(add).concat()).compile_error(&db).await;
-    assert!(
-        error.contains("add_there") && error.contains("writes shop.there, a table of Citus with rows on other nodes"),
-        "{error}"
-    );
-    assert!(!error.contains("add_here"), "{error}");
+    let unplanned = add("there").replace("add_there", "add_unplanned").replace("'x')", "(1 / 0)::text)");
+    let error = TestManifest::new(&[add("here"), add("there"), unplanned].concat()).compile_error(&db).await;
+    for tool in ["add_there", "add_unplanned"] {
+        let expected = format!("tool {tool}: sql writes shop.there, a table of Citus");
+        assert!(error.contains(&expected), "{error}");
+    }
+    assert!(!error.contains("add_here") && !error.contains("no plan"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_whose_rows_citus_changes_elsewhere_is_not_tracked() {
-    // DI-9: citus.enable_unsafe_triggers lets Citus take the triggers.
+async fn a_table_of_citus_is_not_tracked() {
+    // DI-9: it takes the triggers of some tables, and with citus.enable_unsafe_triggers of all.
     let db = lone_database().await;
     db.run(CITUS).await;
     db.run(DISTRIBUTED).await;
@@ -229,10 +293,36 @@ async fn a_table_whose_rows_citus_changes_elsewhere_is_not_tracked() {
         );
     }
     succeed(&db.url(), &["track", "shop.here"]).await;
-    // A table with all of its shards on this node is changed in its shards as well.
-    db.run("update pg_dist_placement set groupid = 0").await;
-    let (said, _) = run(&db.url(), &["track", "shop.there"]).await;
-    assert!(said.contains("shop.there is a table of Citus"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_engines_are_told_that_they_cannot_hold_a_ledger() {
+    // They cannot be had here. The proxy adds what they report when a session starts to what PostgreSQL reports.
+    for (name, value, engine) in [
+        ("crdb_version", "CockroachDB CCL v24.1.0", "CockroachDB"),
+        ("server_version", "15.2-YB-2025.1.0.0-b0", "YugabyteDB"),
+    ] {
+        let db = lone_database().await;
+        db.run("drop schema countersign cascade").await;
+        let proxy = Proxy::before(&db);
+        proxy.report(name, value);
+        let manifest = TestManifest::new(&add("here"));
+        let path = manifest.path();
+        let serve = ["serve", "--manifest", path.to_str().unwrap()];
+        for arguments in [&["init"][..], &["init", "--dry-run"], &serve] {
+            let (said, succeeded) = run(&proxy.url(), arguments).await;
+            let expected = format!("is on {engine}, which cannot hold a ledger (0A000): it has no system columns");
+            assert!(
+                !succeeded && said.contains(&expected) && said.contains("docs/setup/databases.md"),
+                "{arguments:?} {said}"
+            );
+        }
+        // Reads need no ledger.
+        let mut command = Server::bare_command(&db);
+        command.env("DATABASE_URL", proxy.url().replace("user=postgres", "user=countersign_reader"));
+        let server = Server::start(command).await;
+        assert_eq!(server.query("select 1 as one").await, [json!({"one": 1})]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

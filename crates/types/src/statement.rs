@@ -165,13 +165,13 @@ pub enum ReferencedObjects {
     Forbidden(String),
 }
 
-/// A part of a statement that another server executes in its own transaction, which may commit even if the local one
+/// A part of a statement that another session executes in its own transaction, which may commit even if the local one
 /// does not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RemotePart {
-    /// Citus executes it on the nodes of its cluster. The plan need not show what happens there.
+    /// Citus executes it in sessions of its own, on nodes of its cluster. The plan need not show what happens there.
     Distributed,
-    /// It writes to this table, whose rows Citus keeps on other nodes.
+    /// It writes to this table, which Citus manages.
     DistributedTable { schema: String, table: String },
     /// It writes to a foreign table, or to a table that has a foreign table among its partitions.
     ForeignTable { schema: String, table: String },

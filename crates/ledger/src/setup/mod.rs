@@ -6,7 +6,7 @@
 //! roles        the owner, the approvers' and the operators' role, the servers' login
 //! privileges   ownership and grants, by an explicit list
 //! reader       the login of the read path, and SELECT on relations that are new
-//! citus        revoke functions of Citus that act on other nodes from PUBLIC
+//! citus        keep the ledger on this node; revoke functions of Citus that act on other nodes from PUBLIC
 //! verify       compare the schema with the one that this binary creates; a difference rolls everything back
 //! tracking     tell the triggers of tracked tables which logins servers have
 //! schemas      on request, grant the servers' login the tables of schemas, and track them
@@ -198,6 +198,7 @@ impl Setup {
         // Without this, objects would be owned by a role that `ALTER DATABASE SET role` gives to sessions.
         let settings = SessionSettings::default().with("role", "none").with("lock_timeout", LOCK_TIMEOUT);
         let mut session = Session::connect(target, &settings).await.map_err(pg::Error::from)?;
+        schema::refuse_engine(&session, &target.dbname)?;
         session.batch_execute("begin").await?;
         session.batch_execute(&format!("select pg_advisory_xact_lock({LOCK_KEY})")).await?;
         Self::new(session).await
@@ -223,10 +224,12 @@ impl Setup {
         schema::refuse_old_format(&mut self.session).await?;
         let exists = self.inspect_schema().await?;
         self.report.is_new = !exists;
+        self.keep_from_nodes().await?;
         if !exists {
             self.execute("create schema countersign".to_owned()).await?;
         }
         self.report.version = schema::migrate(&mut self.session, &mut self.report.statements).await?;
+        self.share_with_nodes().await?;
         let owner = self.create_roles(&options.writer).await?;
         if let Some(password) = &options.writer_password {
             self.set_writer_password(&options.writer, password).await?;

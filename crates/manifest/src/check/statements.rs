@@ -66,15 +66,15 @@ fn remote_parts(
         for part in remote {
             let what = match part {
                 RemotePart::ForeignTable { schema, table } => {
-                    format!("writes {schema}.{table}, a foreign table, whose rows are in another database")
+                    format!("writes {schema}.{table}, a foreign table, in sessions of another database")
                 }
                 RemotePart::DistributedTable { schema, table } => {
-                    format!("writes {schema}.{table}, a table of Citus with rows on other nodes")
+                    format!("writes {schema}.{table}, a table of Citus, in sessions of its own")
                 }
-                RemotePart::Distributed => "is carried out by Citus on other nodes".to_owned(),
+                RemotePart::Distributed => "is carried out by Citus in sessions of its own".to_owned(),
             };
             let message = format!(
-                "sql {what}: that server may commit although this one does not, so a call could not tell its outcome, and a \
+                "sql {what}: they may commit although this one does not, so a call could not tell its outcome, and a \
                  repeated call could write twice; write tables of this database only"
             );
             diagnostics.0.push(parsed.diagnostic(span.clone(), message));

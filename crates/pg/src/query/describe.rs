@@ -33,16 +33,14 @@ const DESCRIBED: &str = "countersign_described";
 
 const HAS_CITUS_SQL: &str = "select 1 where pg_catalog.to_regclass('pg_catalog.pg_dist_partition') is not null";
 
-/// The tables of Citus with rows on other nodes that this transaction has locked as a statement that writes does.
+/// The tables of Citus that this transaction has locked as a statement that writes does.
 const DISTRIBUTED_TABLES_SQL: &str = "\
 select n.nspname, c.relname from pg_catalog.pg_locks l \
 join pg_catalog.pg_class c on c.oid operator(pg_catalog.=) l.relation \
 join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace \
+join pg_catalog.pg_dist_partition d on d.logicalrelid::pg_catalog.oid operator(pg_catalog.=) c.oid \
 where l.pid operator(pg_catalog.=) pg_catalog.pg_backend_pid() and l.locktype operator(pg_catalog.=) 'relation' and l.granted \
   and l.mode operator(pg_catalog.=) 'RowExclusiveLock' \
-  and exists (select from pg_catalog.pg_dist_shard s join pg_catalog.pg_dist_placement p on p.shardid operator(pg_catalog.=) s.shardid \
-              where s.logicalrelid::pg_catalog.oid operator(pg_catalog.=) c.oid \
-              and p.groupid operator(pg_catalog.<>) (select g.groupid from pg_catalog.pg_dist_local_group g)) \
 order by 1, 2";
 
 /// The foreign tables among the tables of $1 (schemas) and $2 (names), and among their partitions and child tables.
@@ -225,6 +223,9 @@ pub(super) async fn ask_here(
             .map_err(|failed| failed.error)?;
     }
     let functions = planned.functions();
+    let referenced_objects =
+        with_remote_tables(session, (sql, param_types, params.len()), planned.referenced_objects(), around.is_some())
+            .await?;
     let Some(raw_columns) = raw.columns else {
         return Ok(match planned {
             // The statement has no plan. COMMIT in a manifest would end the transaction of the write protocol.
@@ -237,9 +238,7 @@ pub(super) async fn ask_here(
                 hint: None,
                 position: None,
             }),
-            planned => {
-                let referenced_objects =
-                    with_remote_tables(session, planned.referenced_objects(), params.len(), around.is_some()).await?;
+            _ => {
                 let shape = StatementShape { params, columns: None, key: Vec::new(), referenced_objects };
                 Ok(Described { shape, functions })
             }
@@ -253,8 +252,6 @@ pub(super) async fn ask_here(
         }
     }
     let key = key(&columns, &raw_columns, &sources);
-    let referenced_objects =
-        with_remote_tables(session, planned.referenced_objects(), params.len(), around.is_some()).await?;
     let shape = StatementShape { params, columns: Some(columns), key, referenced_objects };
     Ok(Ok(Described { shape, functions }))
 }
@@ -262,10 +259,25 @@ pub(super) async fn ask_here(
 /// Adds the tables of other servers that the statement writes to: foreign tables, and tables of Citus.
 async fn with_remote_tables(
     session: &mut Session,
+    (sql, param_types, param_count): (&str, &[u32], usize),
     mut objects: ReferencedObjects,
-    param_count: usize,
     in_transaction: bool,
 ) -> Result<ReferencedObjects, Error> {
+    // Citus plans no INSERT whose distribution column is a parameter.
+    if matches!(objects, ReferencedObjects::Unplanned(_)) && has_citus(session).await? {
+        let remote = parsed_tables(session, sql, param_types, in_transaction).await?;
+        if !remote.is_empty() {
+            let (schemas, tables) = (Vec::new(), Vec::new());
+            return Ok(ReferencedObjects::Planned {
+                schemas,
+                changes: true,
+                overwrites: true,
+                locks: false,
+                tables,
+                remote,
+            });
+        }
+    }
     if let ReferencedObjects::Planned { tables, remote, .. } = &mut objects {
         let written = || tables.iter().filter(|table| table.written);
         if written().next().is_some() {
@@ -279,7 +291,7 @@ async fn with_remote_tables(
             }
         }
         let is_distributed = remote.contains(&RemotePart::Distributed);
-        if (is_distributed || written().next().is_some()) && !session.rows(HAS_CITUS_SQL, &[]).await?.is_empty() {
+        if (is_distributed || written().next().is_some()) && has_citus(session).await? {
             let found = distributed_tables(session, param_count, in_transaction).await?;
             if !found.is_empty() {
                 remote.retain(|part| *part != RemotePart::Distributed);
@@ -290,7 +302,7 @@ async fn with_remote_tables(
     Ok(objects)
 }
 
-/// The tables of Citus with rows on other nodes that the described statement writes to. Its plan has the names of shards,
+/// The tables of Citus that the described statement writes to. Its plan has the names of shards,
 /// or none; but planning locks the tables.
 async fn distributed_tables(
     session: &mut Session,
@@ -310,12 +322,36 @@ async fn distributed_tables(
             return Err(failed.error);
         }
     };
-    let rows = outcomes.into_iter().nth(3).map(|outcome| outcome.rows).unwrap_or_default();
+    Ok(tables_of(outcomes.into_iter().nth(3).map(|outcome| outcome.rows).unwrap_or_default()))
+}
+
+async fn has_citus(session: &mut Session) -> Result<bool, Error> {
+    Ok(!session.rows(HAS_CITUS_SQL, &[]).await?.is_empty())
+}
+
+/// The tables of Citus that the text writes to, by the locks of its parsing.
+async fn parsed_tables(
+    session: &mut Session,
+    sql: &str,
+    param_types: &[u32],
+    in_transaction: bool,
+) -> Result<Vec<RemotePart>, Error> {
+    let (begin, end) = if in_transaction { (SAVEPOINT, BACK_TO_SAVEPOINT) } else { ("begin", "rollback") };
+    session.batch_execute(begin).await?;
+    let rows = match session.describe(DESCRIBED, sql, param_types).await {
+        Ok(_) => session.rows(DISTRIBUTED_TABLES_SQL, &[]).await,
+        Err(error) => Err(error),
+    };
+    session.batch_execute(end).await?;
+    rows.map(tables_of)
+}
+
+fn tables_of(rows: Vec<Vec<Option<String>>>) -> Vec<RemotePart> {
     let table = |row: Vec<Option<String>>| match <[Option<String>; 2]>::try_from(row) {
         Ok([Some(schema), Some(table)]) => Some(RemotePart::DistributedTable { schema, table }),
         _ => None,
     };
-    Ok(rows.into_iter().filter_map(table).collect())
+    rows.into_iter().filter_map(table).collect()
 }
 
 fn refused(error: ServerError) -> DescribeError {

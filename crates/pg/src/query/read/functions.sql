@@ -34,12 +34,16 @@ select p.proname, n.nspname,
         when e.extname = 'tablefunc' and p.proname ~ '^(crosstab|connectby)' or e.extname = 'xml2' and p.proname = 'xpath_table'
             then 'it runs SQL that is given as text'
         when e.extname in ('dblink', 'http', 'pg_net') then 'it reaches other servers'
+        -- It takes a node of a parse tree as text, and does not survive some that are malformed (Citus 13.2).
+        when e.extname = 'citus' and p.proname = 'column_to_column_name' then 'it can crash the server'
         -- Citus: whatever is not known to stay within the transaction. Its functions run texts on other nodes, in transactions of
-        -- their own, move shards, change its metadata, and read by the names of relations.
+        -- their own, move shards, change its metadata, and read by the names of relations. read_intermediate_result reads what
+        -- the same transaction has put aside; Citus calls it for subqueries.
         when e.extname in ('citus', 'citus_columnar', 'citus_internal') and p.proname !~ ('^(citus_(version|(total_)?relation_size|'
                 || 'table_size|shard_sizes|is_coordinator|is_primary_node|coordinator_nodeid|nodename_for_nodeid|nodeport_for_nodeid|'
                 || 'table_is_visible|shard_name)|worker_partial_agg(_[sf]func)?|coord_combine_agg(_[sf]func)?|(array|json|jsonb)_cat_agg|'
-                || 'worker_hash|get_shard_id_for_distribution_column|column_to_column_name|shard_name|relation_is_a_known_shard)$')
+                || 'worker_hash|get_shard_id_for_distribution_column|shard_name|relation_is_a_known_shard|read_intermediate_results?|'
+                || 'any_value(_agg)?)$')
             then 'it may act on other nodes, beyond the transaction'
         when e.extname in ('adminpack', 'pageinspect', 'pg_surgery', 'pg_prewarm', 'pg_walinspect')
             then 'it works on files beneath the tables'
