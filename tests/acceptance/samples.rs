@@ -125,6 +125,16 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/setup/pgbouncer.md", "; pgbouncer.ini", "documented(\"ini\")"),
     ("docs/setup/pgbouncer.md", "create role pgbouncer", "documented(\"sql\")"),
     (
+        "docs/setup/databases.md",
+        "# countersign.toml",
+        "each_server_of_a_list_is_used_by_its_role_and_a_failover_is_followed",
+    ),
+    (
+        "docs/setup/databases.md",
+        "countersign init --dry-run",
+        "the_commands_of_the_page_revoke_the_functions_on_the_coordinator_and_on_a_worker",
+    ),
+    (
         "docs/setup/patroni.md",
         "# /etc/patroni/patroni.yml",
         "a_switchover_and_a_killed_primary_lose_no_acknowledged_write_and_double_none",

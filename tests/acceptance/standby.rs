@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 use testkit::{Database, Server, Standby, lone_database, run_countersign};
 
+use crate::samples::sample;
+
 /// A connection string for the reader's login on this server. The sockets of test clusters let their user in.
 pub(crate) fn reader_url(db: &Database) -> String {
     db.url_as("countersign_reader")
@@ -82,9 +84,18 @@ async fn each_server_of_a_list_is_used_by_its_role_and_a_failover_is_followed() 
         assert_eq!(in_recovery(&Server::start(command).await).await, is_standby, "{attrs}");
     }
 
-    let mut command = Server::command(&primary);
-    command.env("DATABASE_URL", both(second, first, "countersign_writer", "read-write"));
-    command.args(["--read-url", &both(first, second, "countersign_reader", "prefer-standby")]);
+    // The configuration of the page, with the sockets of these servers. The former standby comes first.
+    let place = |db: &Database| db.cluster().socket_dir().display().to_string();
+    let here = format!("dbname={} port={}", first.name(), first.cluster().port());
+    let settings = sample("docs/setup/databases.md", "# countersign.toml")
+        .replace("10.0.0.11", &place(second))
+        .replace("10.0.0.12", &place(first))
+        .replace("dbname=shop", &here);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("countersign.toml"), settings).unwrap();
+    let mut command = tokio::process::Command::new(testkit::countersign());
+    command.arg("--config").arg(folder.path().join("countersign.toml")).arg("serve");
+    command.arg("--manifest").arg(testkit::repository().join("manifests/social.toml")).kill_on_drop(true);
     let server = Server::start(command).await;
     server.succeed("post_tweet", json!({"text": "before"})).await;
     assert_eq!(in_recovery(&server).await, true);
