@@ -13,12 +13,19 @@ use crate::pgbouncer::PgBouncer;
 use crate::proxy::Proxy;
 use crate::repository::repository;
 
-/// The built binary. `cargo test --workspace` builds it beside the tests; `cargo test -p acceptance` does not, so an
-/// outdated binary is refused.
+/// The variable that names another build of the binary, of any age.
+const PROGRAM: &str = "COUNTERSIGN_TEST_PROGRAM";
+
+/// The built binary, or the one that [`PROGRAM`] names. `cargo test --workspace` builds it beside the tests;
+/// `cargo test -p acceptance` does not, so an outdated binary is refused.
 pub fn countersign() -> PathBuf {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND
         .get_or_init(|| {
+            if let Some(named) = std::env::var_os(PROGRAM) {
+                let named = PathBuf::from(named);
+                return named.canonicalize().unwrap_or_else(|error| panic!("{PROGRAM}={}: {error}", named.display()));
+            }
             let test = std::env::current_exe().expect("the path of this test");
             let folder = test.ancestors().nth(2).expect("target/<profile>");
             let program = folder.join("countersign");
