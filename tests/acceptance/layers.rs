@@ -3,8 +3,10 @@
 //! Every hostile statement of `tests/attacks/reads.jsonl` runs through the read path as the login that `init` makes, as a
 //! login of an operator's own, and as a superuser, with all layers and with each one missing. What it did is looked up
 //! afterwards: in the database, in its session, to another session of the same login, in files, on the network.
+//! `program` sends the same statements to a server.
 //! `COUNTERSIGN_TEST_LONG=1 cargo test --workspace layers -- --nocapture` prints who stopped what.
 
+mod program;
 mod weakened;
 pub(crate) mod world;
 
@@ -14,8 +16,7 @@ use std::time::Duration;
 use ledger::read::{ReadError, ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
 use ledger::{Ledger, LedgerOptions};
 use pg::ConnectOptions;
-use serde_json::json;
-use testkit::{Server, long_form};
+use testkit::long_form;
 
 use weakened::{Layer, Weakened};
 use world::{Attack, Harm, World};
@@ -51,17 +52,80 @@ fn stopped_by(outcome: &Result<(), ReadError>) -> &'static str {
     }
 }
 
-/// Runs the statements of an attack, one after the other on one pool. Returns the last error, and the rows that were read.
-async fn carry_out(reader: &Reader, attack: &Attack) -> (Result<(), ReadError>, Vec<String>) {
-    let mut seen = Vec::new();
-    let mut outcome = Ok(());
-    for sql in &attack.sql {
-        match reader.read(&ReadRequest::new(sql, &[], RowFormat::Array)).await {
-            Ok(result) => seen.extend(result.rows.iter().map(str::to_owned)),
-            Err(error) => outcome = Err(error),
+/// What statements are sent to.
+trait Face {
+    /// Runs the statements of an attack, one after the other. Returns what was answered.
+    async fn carry_out(&mut self, attack: &Attack) -> Vec<String>;
+
+    /// State of the session that the next statement gets.
+    async fn session_state(&mut self) -> String;
+}
+
+/// The library's reader: who stopped what is in its errors.
+struct Readers {
+    patient: Reader,
+    hasty: Reader,
+    stopped_by: BTreeMap<&'static str, Vec<String>>,
+}
+
+impl Readers {
+    fn on(target: &ConnectOptions) -> Self {
+        Self { patient: reader(target, LONG), hasty: reader(target, SHORT), stopped_by: BTreeMap::new() }
+    }
+}
+
+impl Face for Readers {
+    async fn carry_out(&mut self, attack: &Attack) -> Vec<String> {
+        let reader = if attack.takes_time() { &self.hasty } else { &self.patient };
+        let mut seen = Vec::new();
+        let mut outcome = Ok(());
+        for sql in &attack.sql {
+            match reader.read(&ReadRequest::new(sql, &[], RowFormat::Array)).await {
+                Ok(result) => seen.extend(result.rows.iter().map(str::to_owned)),
+                Err(error) => outcome = Err(error),
+            }
+        }
+        self.stopped_by.entry(stopped_by(&outcome)).or_default().push(attack.id.clone());
+        seen
+    }
+
+    async fn session_state(&mut self) -> String {
+        format!("{:?}", world::session_state(&self.patient).await)
+    }
+}
+
+/// Runs attacks and returns the harm that was done, by attack. What attacks did to the database and its sessions is looked
+/// up once, after the last one, and in the long form after each.
+async fn harm_of(
+    world: &mut World,
+    login: &ConnectOptions,
+    attacks: &[&Attack],
+    face: &mut impl Face,
+) -> Vec<(String, Harm)> {
+    world.watch(login).await;
+    let clean = face.session_state().await;
+    let mut harms = Vec::new();
+    for group in attacks.chunks(long_form::choose(attacks.len(), 1)) {
+        for attack in group {
+            let seen = face.carry_out(attack).await;
+            let mut harm = world.harm_outside(&seen);
+            harm.network &= !attack.may_connect();
+            if harm.any() {
+                harms.push((attack.id.clone(), harm));
+            }
+        }
+        let mut harm = world.harm_inside().await;
+        harm.left = face.session_state().await != clean;
+        if harm.any() {
+            world.restore(login).await;
+            harms.push((name_of(group), harm));
         }
     }
-    (outcome, seen)
+    // A signal may arrive after the answer: the last word on it.
+    if !world.sibling_runs().await {
+        harms.push((name_of(attacks), Harm { stopped: true, ..Harm::default() }));
+    }
+    harms
 }
 
 struct Login {
@@ -82,41 +146,16 @@ struct Matrix<'a> {
 }
 
 impl Matrix<'_> {
-    /// Runs every attack with this layer missing and returns the harm that was done, by attack. What attacks did to the
-    /// database and its sessions is looked up once, after the last one, and in the long form after each.
+    /// Runs every attack with this layer missing and returns the harm that was done, by attack.
     async fn run(&mut self, login: &Login, missing: Option<Layer>, findings: &mut Findings) -> Vec<(String, Harm)> {
         let weakened = missing.map(|layer| Weakened::before(&login.target, layer));
         let target = weakened.as_ref().map_or_else(|| login.target.clone(), |way| way.reroute(&login.target));
-        let patient = reader(&target, LONG);
-        let hasty = reader(&target, SHORT);
-        let mut harms = Vec::new();
-        self.world.watch(&login.target).await;
-        let clean = world::session_state(&patient).await;
         let attacks: Vec<&Attack> =
             self.attacks.iter().filter(|attack| missing.is_none() || !attack.takes_time()).collect();
-        for group in attacks.chunks(long_form::choose(attacks.len(), 1)) {
-            for attack in group {
-                let reader = if attack.takes_time() { &hasty } else { &patient };
-                let (outcome, seen) = carry_out(reader, attack).await;
-                if missing.is_none() {
-                    findings.stopped_by.entry(stopped_by(&outcome)).or_default().push(attack.id.clone());
-                }
-                let mut harm = self.world.harm_outside(&seen);
-                harm.network &= !attack.may_connect();
-                if harm.any() {
-                    harms.push((attack.id.clone(), harm));
-                }
-            }
-            let mut harm = self.world.harm_inside().await;
-            harm.left = world::session_state(&patient).await != clean;
-            if harm.any() {
-                self.world.restore(&login.target).await;
-                harms.push((name_of(group), harm));
-            }
-        }
-        // A signal may arrive after the answer: the last word on it.
-        if !self.world.sibling_runs().await {
-            harms.push((name_of(&attacks), Harm { stopped: true, ..Harm::default() }));
+        let mut readers = Readers::on(&target);
+        let harms = harm_of(&mut self.world, &login.target, &attacks, &mut readers).await;
+        if missing.is_none() {
+            findings.stopped_by = readers.stopped_by;
         }
         harms
     }
@@ -189,48 +228,6 @@ async fn even_a_superuser_does_no_harm_with_all_layers() {
         }
     })
     .await;
-}
-
-/// The login of a server on a database without a ledger is the operator's: one that may only read, and the owner of the
-/// tables. Attacks on time are left out: they show the deadline, which is the same.
-#[tokio::test(flavor = "multi_thread")]
-async fn no_attack_does_harm_through_a_server_without_a_ledger() {
-    let (mut world, db) = World::new().await;
-    db.run("drop schema countersign cascade; alter role app_owner login").await;
-    let attacks = world.attacks();
-    for login in ["agent_ro", "app_owner"] {
-        let target = db.target().as_role(login, None);
-        world.watch(&target).await;
-        world.restore(&target).await;
-        let mut command = Server::bare_command(&db);
-        command.env("DATABASE_URL", db.url_as(login));
-        command.args(["--read-sessions", "1", "--query-timeout-ms", "10000"]);
-        let server = Server::start(command).await;
-        let clean = server.query(world::SESSION_STATE).await;
-        let mut harms = Vec::new();
-        let mut answered = 0;
-        for attack in attacks.iter().filter(|attack| !attack.takes_time()) {
-            let mut seen = Vec::new();
-            for sql in &attack.sql {
-                let answer = server.call("query_database", json!({"query": sql})).await;
-                answered += usize::from(answer["success"] == true);
-                seen.push(answer["data"].to_string());
-            }
-            let mut harm = world.harm_outside(&seen);
-            harm.network &= !attack.may_connect();
-            if harm.any() {
-                harms.push((attack.id.clone(), harm));
-            }
-        }
-        let mut harm = world.harm_inside().await;
-        harm.left = server.query(world::SESSION_STATE).await != clean;
-        if harm.any() {
-            harms.push((name_of(&attacks.iter().collect::<Vec<_>>()), harm));
-        }
-        assert!(harms.is_empty(), "{login}: {harms:?}");
-        assert!(answered > 20, "{login}: {answered} harmless statements were answered");
-        server.close().await;
-    }
 }
 
 fn print(login: &str, findings: &Findings) {
