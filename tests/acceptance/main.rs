@@ -6,6 +6,7 @@ mod audit_order;
 mod audit_prune;
 mod audit_read;
 mod audit_verify;
+mod audits;
 mod bounds;
 mod cancel;
 mod check;

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use testkit::repository;
 
-/// README.md and its like, the page on packages, and all pages of docs/, from the root of the repository.
+/// README.md and its like, those of packages and of the checker, and all of docs/ and audits/, from the repository's root.
 pub(crate) fn pages() -> Vec<String> {
-    let mut pages = files_in("docs", &["md"]);
-    pages.extend(["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md"].map(str::to_owned));
+    let mut pages = [files_in("docs", &["md"]), files_in("audits", &["md"])].concat();
+    let root = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
+    pages.extend(root.map(str::to_owned));
     pages.extend(["packaging/README.md", "tests/chaos-checker/README.md"].map(str::to_owned));
     pages.sort();
     pages
