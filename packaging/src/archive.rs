@@ -1,12 +1,12 @@
-//! The archives of a release: the binary with its licence, a manifest, completions and man pages. Their names and layout are those of
+//! The archives of a release: the binary with its licences, a manifest, completions and man pages. Their names and layout are those of
 //! `package.metadata.binstall` in `crates/countersign/Cargo.toml`.
 
 use flate2::Compression;
 
-use crate::executable::Executable;
 use crate::file_tree::FileTree;
 use crate::generated_docs::GeneratedDocs;
 use crate::platform::Platform;
+use crate::program::Program;
 use crate::project::{DBA_MANIFEST, LICENSE_TEXT, NAME, README, VERSION};
 
 /// The folder in the archive, and the name of the archive without its extension.
@@ -18,12 +18,13 @@ pub(crate) fn file_name(platform: Platform) -> String {
     format!("{}.tar.gz", stem(platform))
 }
 
-pub(crate) fn archive(executable: &Executable, docs: &GeneratedDocs, level: Compression) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn archive(program: &Program, docs: &GeneratedDocs, level: Compression) -> anyhow::Result<Vec<u8>> {
     let mut files = FileTree::default();
-    files.add_program(NAME, executable.bytes.as_slice());
+    files.add_program(NAME, program.executable.bytes.as_slice());
+    program.add_notices(&mut files, "")?;
     files.add("LICENSE", LICENSE_TEXT);
     files.add("README.md", README);
     files.add("manifests/dba.toml", DBA_MANIFEST);
     docs.add_to(&mut files);
-    files.to_tar_gz(&stem(executable.platform), level)
+    files.to_tar_gz(&stem(program.executable.platform), level)
 }

@@ -15,8 +15,8 @@ use crate::{PackagingOptions, write};
 #[derive(Debug, Parser)]
 #[command(version, name = "packaging")]
 pub struct Cli {
-    /// A binary with its platform, such as linux-x64-musl=target/release/countersign. One for each platform.
-    #[arg(long = "binary", value_name = "PLATFORM=FILE", required = true)]
+    /// A binary with its target, such as x86_64-unknown-linux-musl=FILE. One for each target.
+    #[arg(long = "binary", value_name = "TARGET=FILE", required = true)]
     binaries: Vec<String>,
     /// The commit from which the binaries were built: 40 hexadecimal digits.
     #[arg(long, value_name = "SHA")]
@@ -46,15 +46,14 @@ impl Cli {
     /// Makes the packages.
     ///
     /// # Errors
-    /// If a platform is unknown or has two binaries, and as [`write()`].
+    /// If a target is unknown or has two binaries, and as [`write()`].
     pub fn run(self) -> anyhow::Result<()> {
         let mut binaries = BTreeMap::new();
         for binary in &self.binaries {
-            let (platform, path) =
-                binary.split_once('=').with_context(|| format!("{binary:?} is not PLATFORM=FILE"))?;
+            let (platform, path) = binary.split_once('=').with_context(|| format!("{binary:?} is not TARGET=FILE"))?;
             let platform: Platform = platform.parse()?;
             let earlier = binaries.insert(platform, PathBuf::from(path));
-            ensure!(earlier.is_none(), "there are two binaries for {platform}");
+            ensure!(earlier.is_none(), "there are two binaries for {}", platform.triple());
         }
         let compression = Compression::new(self.compression);
         write(&PackagingOptions { binaries, commit: self.commit, compression }, &self.out)

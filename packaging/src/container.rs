@@ -2,9 +2,10 @@
 
 use anyhow::ensure;
 
-use crate::executable::{Executable, SystemRequirement};
+use crate::executable::SystemRequirement;
 use crate::file_tree::FileTree;
-use crate::project::{LICENSE, MCP_NAME, NAME, REPOSITORY, SUMMARY, TITLE, VERSION};
+use crate::program::Program;
+use crate::project::{LICENSE, LICENSE_TEXT, MCP_NAME, NAME, REPOSITORY, SUMMARY, TITLE, VERSION};
 
 const CONTAINERFILE: &str = include_str!("../container/Containerfile");
 
@@ -12,9 +13,10 @@ const CONTAINERFILE: &str = include_str!("../container/Containerfile");
 const IMAGE_GLIBC: u32 = 36;
 
 /// Adds the folder `container`, if there are binaries for glibc.
-pub(crate) fn add_context(packages: &mut FileTree, executables: &[Executable], commit: &str) -> anyhow::Result<()> {
+pub(crate) fn add_context(packages: &mut FileTree, programs: &[Program], commit: &str) -> anyhow::Result<()> {
     let mut has_binary = false;
-    for executable in executables {
+    for program in programs {
+        let executable = &program.executable;
         let SystemRequirement::Glibc(minor) = executable.requirement else { continue };
         ensure!(
             minor <= IMAGE_GLIBC,
@@ -23,9 +25,11 @@ pub(crate) fn add_context(packages: &mut FileTree, executables: &[Executable], c
         );
         let cpu = executable.platform.cpu.container_name();
         packages.add_program(format!("container/{cpu}/{NAME}"), executable.bytes.as_slice());
+        program.add_notices(packages, &format!("container/{cpu}/"))?;
         has_binary = true;
     }
     if has_binary {
+        packages.add("container/LICENSE", LICENSE_TEXT);
         packages.add("container/Containerfile", CONTAINERFILE.replace("@LABELS@", &labels(commit)));
     }
     Ok(())

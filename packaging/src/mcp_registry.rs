@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::executable::Executable;
 use crate::file_tree::FileTree;
 use crate::mcpb;
+use crate::program::Program;
 use crate::project::{
     DATABASE_URL, DATABASE_URL_HELP, IMAGE, MANIFEST, MANIFEST_HELP, MCP_NAME, NAME, PYPI_NAME, REPOSITORY, SUMMARY,
     TITLE, VERSION,
@@ -13,7 +13,7 @@ use crate::project::{
 const SCHEMA: &str = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json";
 
 /// The entry. `release` has the files that are downloaded from the release of this version.
-pub(crate) fn server_json(executables: &[Executable], release: &FileTree) -> Value {
+pub(crate) fn server_json(programs: &[Program], release: &FileTree) -> Value {
     let mut packages = vec![
         json!({
             "registryType": "npm",
@@ -44,7 +44,7 @@ pub(crate) fn server_json(executables: &[Executable], release: &FileTree) -> Val
         }),
     ];
     // A bundle has its own configuration.
-    let bundles: Vec<String> = mcpb::systems(executables).map(mcpb::file_name).collect();
+    let bundles: Vec<String> = mcpb::systems(programs).map(mcpb::file_name).collect();
     packages.extend(release.iter().filter(|(path, _)| bundles.iter().any(|name| name == path)).map(
         |(path, content)| {
             json!({

@@ -3,9 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::executable::Executable;
 use crate::file_tree::FileTree;
+use crate::license_files::{THIRD_PARTY_LICENSES, third_party_licenses};
 use crate::platform::{Cpu, Libc, Os};
+use crate::program::Program;
 use crate::project::{
     AUTHOR, DATABASE_URL, DATABASE_URL_HELP, KEYWORDS, LICENSE, LICENSE_TEXT, MANIFEST, MANIFEST_HELP, NAME,
     REPOSITORY, SUMMARY, TITLE, VERSION,
@@ -31,26 +32,31 @@ pub(crate) fn file_name(os: Os) -> String {
 }
 
 /// The operating systems for which there are binaries.
-pub(crate) fn systems(executables: &[Executable]) -> impl Iterator<Item = Os> {
-    [Os::Darwin, Os::Linux].into_iter().filter(|os| executables.iter().any(|it| it.platform.os == *os))
+pub(crate) fn systems(programs: &[Program]) -> impl Iterator<Item = Os> {
+    [Os::Darwin, Os::Linux].into_iter().filter(|os| programs.iter().any(|it| it.executable.platform.os == *os))
 }
 
-pub(crate) fn bundles(executables: &[Executable], tools: &[Tool]) -> anyhow::Result<Vec<Bundle>> {
-    systems(executables).map(|os| bundle(os, executables, tools)).collect()
+pub(crate) fn bundles(programs: &[Program], tools: &[Tool]) -> anyhow::Result<Vec<Bundle>> {
+    systems(programs).map(|os| bundle(os, programs, tools)).collect()
 }
 
-fn bundle(os: Os, executables: &[Executable], tools: &[Tool]) -> anyhow::Result<Bundle> {
+fn bundle(os: Os, programs: &[Program], tools: &[Tool]) -> anyhow::Result<Bundle> {
     let mut files = FileTree::default();
     files.add("manifest.json", crate::json(&manifest(os, tools))?);
     files.add("LICENSE", LICENSE_TEXT);
     files.add_program(format!("server/{NAME}"), LAUNCHER);
+    let mut bundled = Vec::new();
     for cpu in [Cpu::X64, Cpu::Arm64] {
-        let fitting = executables.iter().filter(|it| it.platform.os == os && it.platform.cpu == cpu);
+        let fits = |it: &&Program| it.executable.platform.os == os && it.executable.platform.cpu == cpu;
         // The static binary runs on more machines.
-        if let Some(executable) = fitting.max_by_key(|it| it.platform.libc == Some(Libc::Musl)) {
-            files.add_program(format!("server/{NAME}-{}", cpu.name()), executable.bytes.as_slice());
+        let best = |it: &&Program| it.executable.platform.libc == Some(Libc::Musl);
+        if let Some(program) = programs.iter().filter(fits).max_by_key(best) {
+            files.add_program(format!("server/{NAME}-{}", cpu.name()), program.executable.bytes.as_slice());
+            files.add(format!("server/{NAME}-{}.cdx.json", cpu.name()), program.sbom.as_slice());
+            bundled.push(&program.crates);
         }
     }
+    files.add(THIRD_PARTY_LICENSES, third_party_licenses(bundled)?);
     Ok(Bundle { os, files })
 }
 

@@ -3,9 +3,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::executable::Executable;
 use crate::file_tree::FileTree;
 use crate::platform::{Libc, Platform};
+use crate::program::Program;
 use crate::project::{DESCRIPTION, KEYWORDS, LICENSE, LICENSE_TEXT, MCP_NAME, NAME, REPOSITORY, SUMMARY, VERSION};
 
 const RUN_JS: &str = include_str!("../npm/run.js");
@@ -22,9 +22,9 @@ impl NpmPackage {
     }
 }
 
-pub(crate) fn packages(executables: &[Executable]) -> anyhow::Result<Vec<NpmPackage>> {
-    let platforms = executables.iter().map(platform_package);
-    std::iter::once(main_package(executables)).chain(platforms).collect()
+pub(crate) fn packages(programs: &[Program]) -> anyhow::Result<Vec<NpmPackage>> {
+    let platforms = programs.iter().map(platform_package);
+    std::iter::once(main_package(programs)).chain(platforms).collect()
 }
 
 /// `bin/run.js` looks for this name.
@@ -32,9 +32,9 @@ fn platform_name(platform: Platform) -> String {
     format!("{NAME}-{platform}")
 }
 
-fn main_package(executables: &[Executable]) -> anyhow::Result<NpmPackage> {
+fn main_package(programs: &[Program]) -> anyhow::Result<NpmPackage> {
     let binaries: Map<String, Value> =
-        executables.iter().map(|executable| (platform_name(executable.platform), json!(VERSION))).collect();
+        programs.iter().map(|it| (platform_name(it.executable.platform), json!(VERSION))).collect();
     let mut files = FileTree::default();
     files.add(
         "package.json",
@@ -59,8 +59,8 @@ fn main_package(executables: &[Executable]) -> anyhow::Result<NpmPackage> {
     Ok(NpmPackage { name: NAME.to_owned(), files })
 }
 
-fn platform_package(executable: &Executable) -> anyhow::Result<NpmPackage> {
-    let platform = executable.platform;
+fn platform_package(program: &Program) -> anyhow::Result<NpmPackage> {
+    let platform = program.executable.platform;
     let name = platform_name(platform);
     let mut package = json!({
         "name": name,
@@ -81,7 +81,8 @@ fn platform_package(executable: &Executable) -> anyhow::Result<NpmPackage> {
     files.add("package.json", crate::json(&package)?);
     files.add("README.md", format!("The binary of `{NAME}` for {platform}. Install `{NAME}` instead.\n"));
     files.add("LICENSE", LICENSE_TEXT);
-    files.add_program(format!("bin/{NAME}"), executable.bytes.as_slice());
+    program.add_notices(&mut files, "")?;
+    files.add_program(format!("bin/{NAME}"), program.executable.bytes.as_slice());
     Ok(NpmPackage { name, files })
 }
 

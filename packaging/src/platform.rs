@@ -113,14 +113,15 @@ impl fmt::Display for Platform {
     }
 }
 
+/// From the target triple of Rust.
 impl FromStr for Platform {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
-        if let Some(platform) = Self::ALL.into_iter().find(|platform| platform.to_string() == text) {
+        if let Some(platform) = Self::ALL.into_iter().find(|platform| platform.triple() == text) {
             return Ok(platform);
         }
-        let names: Vec<String> = Self::ALL.iter().map(ToString::to_string).collect();
-        bail!("there is no platform {text:?}; the platforms are {}", names.join(", "))
+        let targets = Self::ALL.map(Self::triple);
+        bail!("there are no packages for the target {text:?}; the targets are {}", targets.join(", "))
     }
 }

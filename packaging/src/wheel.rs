@@ -6,8 +6,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::executable::{Executable, SystemRequirement};
 use crate::file_tree::FileTree;
+use crate::license_files::{THIRD_PARTY_LICENSES, third_party_licenses};
 use crate::platform::{Cpu, Os};
+use crate::program::Program;
 use crate::project::{DESCRIPTION, KEYWORDS, LICENSE, LICENSE_TEXT, NAME, PYPI_NAME, REPOSITORY, SUMMARY, VERSION};
+use crate::sbom::SBOM;
 
 /// `uvx` runs the script that has the name of the package.
 const LAUNCHER: &str = include_str!("../pypi/countersign-mcp");
@@ -39,7 +42,9 @@ pub(crate) fn file_name(executable: &Executable) -> String {
     format!("{}-{}.whl", stem(), tag(executable))
 }
 
-pub(crate) fn files(executable: &Executable) -> FileTree {
+/// The bill of materials is where PEP 770 has it.
+pub(crate) fn files(program: &Program) -> anyhow::Result<FileTree> {
+    let executable = &program.executable;
     let (scripts, info) = (format!("{}.data/scripts", stem()), format!("{}.dist-info", stem()));
     let mut files = FileTree::default();
     files.add_program(format!("{scripts}/{NAME}"), executable.bytes.as_slice());
@@ -47,11 +52,13 @@ pub(crate) fn files(executable: &Executable) -> FileTree {
     files.add(format!("{info}/METADATA"), metadata());
     files.add(format!("{info}/WHEEL"), wheel(executable));
     files.add(format!("{info}/licenses/LICENSE"), LICENSE_TEXT);
+    files.add(format!("{info}/licenses/{THIRD_PARTY_LICENSES}"), third_party_licenses([&program.crates])?);
+    files.add(format!("{info}/sboms/{SBOM}"), program.sbom.as_slice());
     let record = format!("{info}/RECORD");
     let mut lines: Vec<String> = files.iter().map(|(path, content)| record_line(path, content)).collect();
     lines.push(format!("{record},,\n"));
     files.add(record, lines.concat());
-    files
+    Ok(files)
 }
 
 fn record_line(path: &str, content: &[u8]) -> String {
@@ -69,6 +76,7 @@ fn metadata() -> String {
          Keywords: {keywords}\n\
          License-Expression: {LICENSE}\n\
          License-File: LICENSE\n\
+         License-File: {THIRD_PARTY_LICENSES}\n\
          Requires-Python: >=3.8\n\
          Project-URL: Repository, {REPOSITORY}\n\
          Description-Content-Type: text/markdown; charset=UTF-8\n\

@@ -5,6 +5,7 @@ mod archive;
 mod bundle;
 mod catalogs;
 mod container;
+mod notices;
 mod npm;
 mod output;
 mod wheel;

@@ -72,7 +72,11 @@ const RUN_BY: &[(&str, &str, &str)] = &[
         "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
     ),
     ("CONTRIBUTING.md", "cargo build", "the_demo_is_what_the_readme_starts"),
-    ("packaging/README.md", "cargo run --release", "the_command_of_the_page_makes_every_package_that_the_page_lists"),
+    (
+        "packaging/README.md",
+        "packaging/reproduce build",
+        "the_command_of_the_page_makes_every_package_that_the_page_lists",
+    ),
     ("docs/topics/agent-cli.md", "$ countersign query", "the_query_of_the_page_on_the_command_line"),
     ("docs/topics/database-health.md", "create extension if", "the_login_of_the_page_reads_what_the_tools_show"),
     ("docs/topics/database-health.md", "# countersign.toml", "the_login_of_the_page_reads_what_the_tools_show"),

@@ -77,7 +77,9 @@ async fn the_image_serves_without_rights_from_a_root_that_is_read_only() {
             "COPY" => {
                 let (from, to) = arguments.split_once(' ').unwrap();
                 let from = packages.path("out/container").join(from.replace("${TARGETARCH}", cpu));
-                add_libraries(&from, root.path()).await;
+                if std::fs::metadata(&from).unwrap().permissions().mode() & 0o111 != 0 {
+                    add_libraries(&from, root.path()).await;
+                }
                 copy(&from, root.path(), to);
             }
             "ENTRYPOINT" => entrypoint = Some(serde_json::from_str::<[String; 1]>(arguments).unwrap()),

@@ -40,14 +40,14 @@ fn the_command_of_the_page_makes_every_package_that_the_page_lists() {
     let packages = packages();
     let out = packages.path("of-the-page");
     let page = std::fs::read_to_string(testkit::repository().join("packaging/README.md")).unwrap();
-    let sample = sample("packaging/README.md", "cargo run --release");
+    let sample = sample("packaging/README.md", "packaging/reproduce build");
     let (_, arguments) = sample.split_once(" -- ").unwrap();
     let arguments = arguments.replace("\\\n", " ").replace("$(git rev-parse HEAD)", COMMIT);
     let mut words = vec![OsString::from("packaging"), "--compression=1".into()];
     for word in arguments.split(char::is_whitespace).filter(|word| !word.is_empty()) {
         words.push(match word {
             "packages" => out.clone().into(),
-            _ if word.contains('=') => format!("{}={}", here(), packages.path("stripped").display()).into(),
+            _ if word.contains('=') => format!("{}={}", here().triple(), packages.path("stripped").display()).into(),
             _ => word.into(),
         });
     }
@@ -105,7 +105,8 @@ fn a_binary_for_another_platform_is_refused() {
     let packages = packages();
     let binary = packages.path("stripped");
     let refused = |platform: &str, reason: &str| {
-        let binaries = BTreeMap::from([(platform.parse().unwrap(), binary.clone())]);
+        let named = Platform::ALL.into_iter().find(|it| it.to_string() == platform).unwrap();
+        let binaries = BTreeMap::from([(named, binary.clone())]);
         let refusal = refusal(binaries, COMMIT);
         let expected = format!("is not a program for {platform}: {reason}");
         assert!(refusal.contains(&expected), "{refusal}");
@@ -114,8 +115,8 @@ fn a_binary_for_another_platform_is_refused() {
     refused(&format!("linux-{other}-gnu"), "it is for another processor");
     refused(&format!("linux-{here}-musl"), "it needs a dynamic linker, and the packages for musl are static");
     refused(&format!("darwin-{here}"), "it is not a 64-bit Mach-O file");
-    let error = "linux-x86".parse::<Platform>().unwrap_err().to_string();
-    assert!(error.contains("linux-x64-gnu, linux-x64-musl"), "{error}");
+    let error = "linux-x64-gnu".parse::<Platform>().unwrap_err().to_string();
+    assert!(error.contains("x86_64-unknown-linux-gnu, x86_64-unknown-linux-musl"), "{error}");
 }
 
 #[test]

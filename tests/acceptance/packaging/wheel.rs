@@ -21,7 +21,7 @@ async fn pip_installs_the_wheel_and_a_client_is_served_under_both_names() {
     let mut pip = in_environment("pip");
     succeed(pip.args(["install", "--no-index", "--no-cache-dir", "--disable-pip-version-check"]).arg(&wheel)).await;
     let check = testkit::repository().join("tests/python/check_record.py");
-    assert_eq!(succeed(in_environment("python").arg(check).arg(&wheel)).await, "6 files\n");
+    assert_eq!(succeed(in_environment("python").arg(check).arg(&wheel)).await, "8 files\n");
     for name in ["countersign", "countersign-mcp"] {
         let mut command = in_environment(name);
         command.arg("serve");
