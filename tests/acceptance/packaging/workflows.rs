@@ -32,6 +32,16 @@ async fn actionlint_accepts_the_workflows() {
 }
 
 #[test]
+fn a_release_is_built_as_anyone_can_build_it_again() {
+    let release = workflows().into_iter().find(|(name, _)| name == "release.yml").unwrap().1;
+    assert!(release.contains("packaging/reproduce build \"$TARGET\"\n"));
+    assert!(!release.contains("cargo build"), "with flags of its own");
+    for platform in packaging::Platform::ALL {
+        assert!(release.contains(&format!("- target: {}\n", platform.triple())), "{platform}");
+    }
+}
+
+#[test]
 fn actions_are_pinned_by_commit_and_permissions_are_minimal() {
     let workflows = workflows();
     assert_eq!(
