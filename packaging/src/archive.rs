@@ -7,7 +7,7 @@ use crate::file_tree::FileTree;
 use crate::generated_docs::GeneratedDocs;
 use crate::platform::Platform;
 use crate::program::Program;
-use crate::project::{DBA_MANIFEST, LICENSE_TEXT, NAME, README, VERSION};
+use crate::project::{DBA_MANIFEST, LICENSE_TEXT, NAME, README, SKILLS, VERSION};
 
 /// The folder in the archive, and the name of the archive without its extension.
 fn stem(platform: Platform) -> String {
@@ -25,6 +25,9 @@ pub(crate) fn archive(program: &Program, docs: &GeneratedDocs, level: Compressio
     files.add("LICENSE", LICENSE_TEXT);
     files.add("README.md", README);
     files.add("manifests/dba.toml", DBA_MANIFEST);
+    for (path, text) in SKILLS {
+        files.add(path, text);
+    }
     docs.add_to(&mut files);
     files.to_tar_gz(&stem(program.executable.platform), level)
 }

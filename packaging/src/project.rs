@@ -31,6 +31,12 @@ pub const DESCRIPTION: &str = include_str!("../description.md");
 pub const LICENSE_TEXT: &str = include_str!("../../LICENSE");
 /// The manifest of read tools for the health of a database.
 pub const DBA_MANIFEST: &str = include_str!("../../manifests/dba.toml");
+/// The skills, by the path in an archive.
+pub const SKILLS: [(&str, &str); 3] = [
+    ("skills/countersign-read/SKILL.md", include_str!("../../skills/countersign-read/SKILL.md")),
+    ("skills/countersign-write/SKILL.md", include_str!("../../skills/countersign-write/SKILL.md")),
+    ("skills/countersign-undo/SKILL.md", include_str!("../../skills/countersign-undo/SKILL.md")),
+];
 /// The README of the repository.
 pub const README: &str = include_str!("../../README.md");
 

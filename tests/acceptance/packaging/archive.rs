@@ -12,9 +12,14 @@ async fn the_archive_has_a_binary_that_serves_with_its_licence_completions_and_m
     let folder = home.path().join(format!("countersign-{}-{}", packaging::project::VERSION, here().triple()));
     let files = files_of(&folder);
     let has = |path: &str| files.contains(&folder.join(path));
-    for path in
-        ["LICENSE", "README.md", "manifests/dba.toml", "completions/_countersign", "man/man1/countersign-audit-list.1"]
-    {
+    for path in [
+        "LICENSE",
+        "README.md",
+        "manifests/dba.toml",
+        "skills/countersign-undo/SKILL.md",
+        "completions/_countersign",
+        "man/man1/countersign-audit-list.1",
+    ] {
         assert!(has(path), "{path}: {files:?}");
     }
     succeed(clean_command("bash", home.path()).arg(folder.join("completions/countersign.bash"))).await;
