@@ -16,8 +16,8 @@ use crate::repository::repository;
 /// The variable that names another build of the binary, of any age.
 const PROGRAM: &str = "COUNTERSIGN_TEST_PROGRAM";
 
-/// The built binary, or the one that [`PROGRAM`] names. `cargo test --workspace` builds it beside the tests;
-/// `cargo test -p acceptance` does not, so an outdated binary is refused.
+/// The built binary, or the one that `COUNTERSIGN_TEST_PROGRAM` names. `cargo test --workspace` builds it beside the
+/// tests; `cargo test -p acceptance` does not, so an outdated binary is refused.
 pub fn countersign() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND
