@@ -81,7 +81,7 @@ async fn a_flag_overrides_a_variable_then_the_file_then_database_url() {
     let variable = |command: &mut Command| {
         command.env("COUNTERSIGN_PROFILE", "write");
     };
-    assert_eq!(count(&db, &variable).await, 21);
+    assert_eq!(count(&db, &variable).await, 22);
     let flag = |command: &mut Command| {
         command.env("COUNTERSIGN_PROFILE", "write").args(["--profile", "readonly"]);
     };

@@ -41,7 +41,7 @@ async fn a_profile_has_only_its_tools_and_each_write_leaves_a_record() {
 async fn a_profile_can_be_chosen_in_the_file_and_the_builtin_ones_stay() {
     let db = database().await;
     let folder = ConfigDir::new();
-    for (head, count) in [("profile = \"support\"\n", 3), ("profile = \"readonly\"\n", 3), ("", 21)] {
+    for (head, count) in [("profile = \"support\"\n", 3), ("profile = \"readonly\"\n", 3), ("", 22)] {
         let mut command = folder.command(&config(&db.url(), &format!("{head}{SUPPORT}")));
         command.arg("serve");
         assert_eq!(Server::start(command).await.tool_names().await.len(), count, "{head}");

@@ -66,7 +66,8 @@ async fn resources_of_the_others_are_listed_while_one_is_away() {
     let mut list = async |id: u32| {
         let listed = server.request(id, "resources/list", json!({})).await["result"]["resources"].clone();
         let uris = listed.as_array().unwrap().iter().map(|one| one["uri"].as_str().unwrap().to_owned());
-        uris.collect::<Vec<_>>()
+        // The skills are of no database.
+        uris.filter(|uri| !uri.starts_with("skill://")).collect::<Vec<_>>()
     };
     let all = list(1).await;
     proxy.refuse();
