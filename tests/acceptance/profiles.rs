@@ -97,8 +97,10 @@ async fn minimal_reads_and_writes_by_sql_and_names_no_tool_that_it_has_not() {
     let rollback = &written["meta"]["rollback"];
     let id = written["meta"]["correlation_id"].as_str().unwrap();
     assert_eq!(rollback["reversible"], true);
-    let note =
-        format!("This profile has no undo_mutation. A person can take the write back with `countersign undo {id}`.");
+    let note = format!(
+        "This profile has no undo_mutation. A person can take the write back with `countersign undo {id}`, \
+         as long as its rows are as it left them."
+    );
     assert!(rollback["note"].as_str().unwrap().starts_with(&note), "{rollback}");
     assert!(rollback.get("undo_tool").is_none() && rollback.get("undo_params").is_none(), "{rollback}");
     // What the note says is true.

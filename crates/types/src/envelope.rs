@@ -195,7 +195,7 @@ impl Rollback {
             let found = self.note.strip_prefix(UNDO_NOTE).unwrap_or_default();
             format!(
                 "This profile has no {UNDO_TOOL}. A person can take the write back with `countersign undo \
-                 {correlation_id}`.{found}"
+                 {correlation_id}`, as long as its rows are as it left them.{found}"
             )
         } else {
             format!("This profile has no {missing}, which the undo of the write needs.")
