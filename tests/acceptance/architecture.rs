@@ -6,14 +6,15 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 28] = [
+const ALLOWED: [(&str, &[&str]); 29] = [
     ("countersign-types", &[]),
+    ("countersign-os", &[]),
     ("countersign-pg-embedded", &[]),
     ("countersign-malloc-tuning", &[]),
-    ("countersign-pg", &["countersign-types"]),
+    ("countersign-pg", &["countersign-types", "countersign-os"]),
     ("countersign-agent-cli", &["countersign-types", "countersign-pg"]),
     ("countersign-manifest", &["countersign-types"]),
-    ("countersign-tlog", &[]),
+    ("countersign-tlog", &["countersign-os"]),
     ("countersign-schema-change", &[]),
     ("countersign-http-client", &[]),
     ("countersign-http-server", &[]),
@@ -23,6 +24,7 @@ const ALLOWED: [(&str, &[&str]); 28] = [
         "countersign-ledger",
         &[
             "countersign-types",
+            "countersign-os",
             "countersign-pg",
             "countersign-read",
             "countersign-tlog",
@@ -30,7 +32,7 @@ const ALLOWED: [(&str, &[&str]); 28] = [
             "countersign-schema-change",
         ],
     ),
-    ("countersign-witness", &["countersign-tlog", "countersign-http-server"]),
+    ("countersign-witness", &["countersign-os", "countersign-tlog", "countersign-http-server"]),
     ("countersign-catalog", &["countersign-types", "countersign-manifest", "countersign-read"]),
     ("countersign-scaffold", &["countersign-types", "countersign-read", "countersign-catalog"]),
     ("countersign-review", &["countersign-types", "countersign-ledger"]),
@@ -57,6 +59,7 @@ const ALLOWED: [(&str, &[&str]); 28] = [
         &[
             "countersign-agent-cli",
             "countersign-types",
+            "countersign-os",
             "countersign-pg-embedded",
             "countersign-malloc-tuning",
             "countersign-manifest",

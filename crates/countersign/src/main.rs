@@ -39,7 +39,22 @@ use crate::commands::{
 };
 use crate::settings::{ConfigSources, DatabaseSettings, OpenSecretFile, Settings};
 
+/// The stack of the main thread on Linux. On Windows it is 1 MiB, which is too little for a debug build.
+#[cfg(windows)]
+const STACK_BYTES: usize = 8 << 20;
+
+#[cfg(windows)]
 fn main() -> ExitCode {
+    let started = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(run_command_line);
+    started.map_or(ExitCode::FAILURE, |thread| thread.join().unwrap_or(ExitCode::FAILURE))
+}
+
+#[cfg(unix)]
+fn main() -> ExitCode {
+    run_command_line()
+}
+
+fn run_command_line() -> ExitCode {
     if let Some(outcome) = ledger::guard_ssh(std::env::args_os().skip(1)) {
         return outcome.unwrap_or_else(|error| failed(&anyhow::Error::new(error).context("ssh cannot be run")));
     }

@@ -3,7 +3,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -66,7 +65,7 @@ impl StateFile {
     /// [`StateFileError`] if the file exists or cannot be written.
     pub fn create(path: &Path, key: &SigningKey) -> Result<(), StateFileError> {
         let made = (|| {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            let mut file = os::private(OpenOptions::new().write(true).create_new(true)).open(path)?;
             write(&mut file, &Stored { key: key.to_secret_text(), cosigned: Vec::new() })?;
             sync_directory(path)
         })();
@@ -86,7 +85,7 @@ impl StateFile {
         let lock = File::create(beside(path, "lock"))?;
         lock.try_lock().map_err(|_| Reason::Locked)?;
         let file = File::open(path)?;
-        let mode = file.metadata()?.permissions().mode() & 0o7777;
+        let mode = os::mode(&file.metadata()?);
         if mode & 0o077 != 0 {
             return Err(Reason::Mode(mode));
         }
@@ -121,7 +120,7 @@ impl StateFile {
         cosigned.push((checkpoint, note));
         let notes = cosigned.iter().map(|(_, note)| note.to_string()).collect();
         let new = beside(&self.path, "new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let mut file = os::private(OpenOptions::new().write(true).create(true).truncate(true)).open(&new)?;
         write(&mut file, &Stored { key: self.key.to_secret_text(), cosigned: notes })?;
         std::fs::rename(&new, &self.path)?;
         // From here on the new file is in use, whether or not its name is on the disk yet.
@@ -146,5 +145,5 @@ fn beside(path: &Path, extension: &str) -> PathBuf {
 /// Syncs the folder of a file: a new name of the file is on the disk only after that.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent)?.sync_all()
+    os::sync_folder(parent)
 }

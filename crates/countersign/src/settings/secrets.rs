@@ -1,6 +1,5 @@
 //! Secrets: given directly, or in a separate file.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -30,7 +29,7 @@ pub(crate) struct OpenSecretFile {
 
 /// Those of these files that every user of this machine may read, with their keys.
 pub(super) fn open_secret_files<const N: usize>(files: [(&'static str, &Option<PathBuf>); N]) -> Vec<OpenSecretFile> {
-    let is_open = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o007 != 0);
+    let is_open = |path: &Path| std::fs::metadata(path).is_ok_and(|file| os::mode(&file) & 0o007 != 0);
     let of_keys = files.into_iter().filter_map(|(key, path)| Some((key, path.clone()?)));
     of_keys.filter(|(_, path)| is_open(path)).map(|(key, path)| OpenSecretFile { path, key }).collect()
 }

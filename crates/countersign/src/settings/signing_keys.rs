@@ -38,9 +38,11 @@ fn key_directory() -> Option<PathBuf> {
     Some(config_directory()?.join("keys"))
 }
 
-/// The user's folder for files of this program: `$XDG_CONFIG_HOME/countersign`, or that below `~/.config`.
+/// The user's folder for files of this program: `$XDG_CONFIG_HOME/countersign`, or that below `~/.config`, or on Windows
+/// below `%APPDATA%`.
 pub(crate) fn config_directory() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
+    let usual = || if cfg!(windows) { absolute("APPDATA") } else { Some(absolute("HOME")?.join(".config")) };
+    let config = absolute("XDG_CONFIG_HOME").or_else(usual)?;
     Some(config.join("countersign"))
 }

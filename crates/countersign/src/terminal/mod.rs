@@ -103,8 +103,7 @@ pub(crate) fn read_input(max_bytes: u64) -> io::Result<String> {
 
 /// Asks a question and reads one line of the terminal, without surrounding whitespace. Empty at the end of the input.
 pub(crate) async fn ask(question: &str) -> io::Result<String> {
-    // Discard text that was typed before the question.
-    let _ = nix::sys::termios::tcflush(io::stdin(), nix::sys::termios::FlushArg::TCIFLUSH);
+    os::discard_typed_input()?;
     let _ = write!(io::stdout().lock(), "{question} ");
     let _ = io::stdout().flush();
     let read = || {

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use tlog::{Checkpoint, SignedNote, SigningKey};
@@ -71,12 +70,11 @@ pub(super) struct StateFile(PathBuf);
 /// # Errors
 /// [`SignError::Key`], for example because other users than the owner may read the file.
 pub fn read_key(path: &Path) -> Result<SigningKey, SignError> {
-    use std::os::unix::fs::PermissionsExt;
     let refused = |why: String| SignError::Key { path: path.to_owned(), why };
     let file = File::open(path).map_err(|error| refused(error.to_string()))?;
-    let mode = file.metadata().map_err(|error| refused(error.to_string()))?.permissions().mode();
+    let mode = os::mode(&file.metadata().map_err(|error| refused(error.to_string()))?);
     if mode & 0o077 != 0 {
-        return Err(refused(format!("others than its owner may read it (mode {:o}): chmod 600", mode & 0o7777)));
+        return Err(refused(format!("others than its owner may read it (mode {:o}): chmod 600", mode)));
     }
     let text = std::io::read_to_string(file).map_err(|error| refused(error.to_string()))?;
     text.trim_end().parse().map_err(|error| refused(format!("{error}")))
@@ -91,7 +89,7 @@ pub fn write_key(path: &Path, key: &SigningKey) -> Result<(), SignError> {
     // The file is written completely before it gets its name, because another process may read it as soon as it
     // exists.
     let new = path.with_extension(format!("{}.new", std::process::id()));
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&new).map_err(refused)?;
+    let mut file = os::private(File::options().write(true).create_new(true)).open(&new).map_err(refused)?;
     let written = file.write_all(format!("{}\n", key.to_secret_text()).as_bytes()).and_then(|()| file.sync_all());
     let linked = written.and_then(|()| std::fs::hard_link(&new, path));
     std::fs::remove_file(&new).and(linked).map_err(refused)

@@ -77,7 +77,7 @@ impl Folder {
             self.incomplete.write_all(checkpoint)?;
             self.incomplete.sync_all()?;
             fs::rename(&from, &to)?;
-            File::open(&self.path)?.sync_all()
+            os::sync_folder(&self.path)
         })();
         written.map_err(BundleError::at(&to))
     }
@@ -127,13 +127,14 @@ fn sync(path: &Path) -> io::Result<()> {
             if entry.file_type()?.is_dir() {
                 sync_below(&entry.path())?
             } else {
-                File::open(entry.path())?.sync_all()?
+                // Windows syncs only what is open for writing.
+                OpenOptions::new().write(true).open(entry.path())?.sync_all()?
             }
         }
-        File::open(path)?.sync_all()
+        os::sync_folder(path)
     }
     sync_below(path)?;
-    path.canonicalize()?.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+    path.canonicalize()?.parent().map_or(Ok(()), os::sync_folder)
 }
 
 #[cfg(test)]

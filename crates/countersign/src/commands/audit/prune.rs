@@ -5,12 +5,12 @@ use std::time::Duration;
 use anyhow::Context;
 use ledger::audit::{Audit, PrunePlan, Pruned};
 use ledger::read::Error;
-use tokio::signal::unix::{SignalKind, signal};
 use types::Age;
 
 use super::args::PruneArgs;
 use super::open;
 use crate::settings::DatabaseSettings;
+use crate::signals::EndSignals;
 use crate::terminal::os_user;
 use crate::terminal::{print_line, print_lines};
 
@@ -37,7 +37,7 @@ pub(crate) async fn run(arguments: PruneArgs, settings: &DatabaseSettings) -> an
 /// Prunes now and then at each interval, until a signal ends the process. Temporary errors are only logged: an
 /// unreachable database, a lock, an upgrade in progress. A batch that a signal interrupts is rolled back.
 async fn keep_pruning(older_than: Age, every: Age, settings: &DatabaseSettings) -> anyhow::Result<()> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut signals = EndSignals::listen()?;
     tracing::info!(
         %older_than,
         %every,
@@ -63,8 +63,7 @@ async fn keep_pruning(older_than: Age, every: Age, settings: &DatabaseSettings) 
     };
     tokio::select! {
         ended = pruning => ended,
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
+        _ = signals.recv() => Ok(()),
     }
 }
 

@@ -6,8 +6,8 @@ use anyhow::Context;
 use ledger::audit::Signing;
 use ledger::{ConnectOptions, InitOptions, Ledger, LedgerOptions, SchemaError, TableNames, TrackOptions};
 use manifest::Source;
-use pg_embedded::{Cluster, Options};
 
+use super::cluster::{self, Cluster};
 use crate::commands::audit::log_keys;
 
 const SOCIAL: &str = include_str!("../../../../../manifests/social.toml");
@@ -33,8 +33,7 @@ const SCHEMAS: [(&str, [&str; 2]); 2] = [
     ),
 ];
 
-/// The name of the private cluster, and the database in it.
-const NAME: &str = "demo";
+/// The database in the private cluster.
 const DATABASE: &str = "postgres";
 
 /// A private PostgreSQL. It runs while this value or another process uses it.
@@ -82,9 +81,7 @@ pub(crate) fn manifests() -> [Source; 2] {
 /// Starts or joins the demo's PostgreSQL and creates what is missing in it. `progress` receives a line for each step.
 pub(crate) async fn prepare(fresh: bool, progress: impl Fn(&str) + Send + 'static) -> anyhow::Result<DemoDatabase> {
     let (cluster, progress) = tokio::task::spawn_blocking(move || {
-        let home = std::env::var_os("COUNTERSIGN_DEMO_DIR").map(PathBuf::from);
-        let options = home.map_or_else(|| Options::persistent(NAME), Options::persistent_at).fresh(fresh);
-        let cluster = Cluster::start(options, &mut |step| progress(&step.to_string()));
+        let cluster = cluster::start(fresh, &progress);
         cluster.map(|cluster| (cluster, progress))
     })
     .await

@@ -4,9 +4,16 @@
     reason = "a serde_json::Value indexed by a name that it lacks is null, not a panic"
 )]
 
+#[cfg(unix)]
+mod cluster;
 mod console;
 pub(crate) mod database;
 mod transcript;
+
+#[cfg(windows)]
+mod no_cluster;
+#[cfg(windows)]
+use no_cluster as cluster;
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};

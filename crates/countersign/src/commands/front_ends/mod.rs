@@ -17,14 +17,12 @@ use std::sync::Arc;
 use agent_cli::connection::ConnectionString;
 use agent_cli::{FrontEnd, Invocation, ParseExit, StopSignals};
 use ledger::ConnectEnvironment;
-use tokio::io::Interest;
-use tokio::net::unix::pipe;
-use tokio::signal::unix::{SignalKind, signal};
 use types::{ClientInfo, Principal};
 
 use self::audit_router::{AuditMode, AuditRouter};
 use crate::commands::cli;
 use crate::settings::{DatabaseSettings, SecretSource};
+use crate::signals::{EndSignals, HangupSignals};
 use crate::terminal::os_user;
 use crate::{connection, terminal};
 
@@ -115,7 +113,10 @@ fn serve(invocation: Invocation, executor: AuditRouter, environment: ConnectEnvi
 }
 
 /// Completes when standard output is a pipe without a reader. For other kinds of output, the next write fails.
+#[cfg(unix)]
 async fn reader_gone() {
+    use tokio::io::Interest;
+    use tokio::net::unix::pipe;
     // Opened by name, for a file description of its own: its flags must not change those of standard output.
     let Ok(watched) = pipe::OpenOptions::new().open_sender("/proc/self/fd/1") else {
         return std::future::pending().await;
@@ -125,37 +126,24 @@ async fn reader_gone() {
     }
 }
 
+/// Never completes: the next write fails.
+#[cfg(windows)]
+async fn reader_gone() {
+    std::future::pending().await
+}
+
 /// The first signal ends the run in order; a second one cancels requests in flight. Their terminal events are still
 /// sent.
 async fn stop_at_signals(stop: StopSignals) {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return;
-    };
-    let mut hangup = if ignores_hangup() { None } else { signal(SignalKind::hangup()).ok() };
+    let (Ok(mut end), Ok(mut hangup)) = (EndSignals::listen(), HangupSignals::listen_unless_ignored()) else { return };
     loop {
-        let hung_up = async {
-            match &mut hangup {
-                Some(hangup) => hangup.recv().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hung_up => {}
+            _ = end.recv() => {}
+            () = hangup.recv() => {}
         }
         if stop.asked.is_cancelled() {
             stop.urged.cancel();
         }
         stop.asked.cancel();
     }
-}
-
-/// Whether the process was started by `nohup` or a similar program, and ignores hangups.
-fn ignores_hangup() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    // The lowest bit is signal 1, SIGHUP.
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }

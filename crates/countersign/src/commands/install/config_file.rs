@@ -4,13 +4,13 @@
 //! new content. A lock on the folder keeps two of these commands apart. The client itself takes no lock, so the
 //! content is compared once more just before the file is replaced.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use manifest::Source;
+use os::{FolderLock, copy_owner_and_mode, create_private_folders, sync_folder};
 
 use super::edit::EditError;
 
@@ -76,7 +76,7 @@ impl ConfigFile {
     }
 
     pub(super) fn is_readable_by_others(&self) -> bool {
-        fs::metadata(&self.target).is_ok_and(|found| found.mode() & 0o077 != 0)
+        fs::metadata(&self.target).is_ok_and(|found| os::mode(&found) & 0o077 != 0)
     }
 
     /// Refuses a file that its owner has made read-only. A rename would replace it, since a rename depends only on
@@ -85,7 +85,7 @@ impl ConfigFile {
         let path = self.path.display();
         let named = || format!("{path} cannot be written");
         match fs::metadata(&self.target) {
-            Ok(found) => ensure!(found.mode() & 0o222 != 0, "{path} is read-only: nothing was changed"),
+            Ok(found) => ensure!(os::mode(&found) & 0o222 != 0, "{path} is read-only: nothing was changed"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error).with_context(named),
         }
@@ -102,7 +102,7 @@ impl ConfigFile {
         if !folder.exists() {
             fs::create_dir_all(folder).with_context(|| format!("the folder {} cannot be made", folder.display()))?;
         }
-        let _lock = FolderLock::of(folder)?;
+        let _lock = locked(folder)?;
         for _ in 0..MAX_ATTEMPTS {
             let content = self.content()?;
             let old = content.as_ref().map(|content| self.decoded(content.bytes.clone())).transpose()?;
@@ -171,7 +171,7 @@ impl ConfigFile {
         self.check_writable()?;
         let backup = self.back_up(folder, &old)?;
         let file = written(folder, PRIVATE, new.as_bytes()).with_context(named)?;
-        give(file.as_file(), &old.metadata).with_context(|| {
+        copy_owner_and_mode(file.as_file(), &old.metadata).with_context(|| {
             format!("{path} belongs to another user or group, which a new file cannot be given to: nothing was changed")
         })?;
         if self.content()?.is_none_or(|now| now.bytes != old.bytes) {
@@ -182,8 +182,8 @@ impl ConfigFile {
     }
 
     fn made_durable(&self, folder: &Path, saved: Saved) -> anyhow::Result<Option<Saved>> {
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.with_context(|| format!("the folder {} cannot be written to the disk", folder.display()))?;
+        sync_folder(folder)
+            .with_context(|| format!("the folder {} cannot be written to the disk", folder.display()))?;
         Ok(Some(saved))
     }
 
@@ -203,7 +203,7 @@ impl ConfigFile {
                 Err(error) => return Err(error).with_context(named),
             }
             let file = written(folder, PRIVATE, &old.bytes).with_context(named)?;
-            give(file.as_file(), &old.metadata).with_context(named)?;
+            copy_owner_and_mode(file.as_file(), &old.metadata).with_context(named)?;
             match file.persist_noclobber(&path) {
                 Ok(_) => return Ok(path),
                 Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -216,20 +216,19 @@ impl ConfigFile {
 
 /// A new file in the folder with this content, synced to disk.
 pub(in crate::commands) fn written(folder: &Path, mode: u32, content: &[u8]) -> io::Result<tempfile::NamedTempFile> {
-    let permissions = Permissions::from_mode(mode);
-    let mut file = tempfile::Builder::new().prefix(".countersign-").permissions(permissions).tempfile_in(folder)?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".countersign-");
+    if let Some(permissions) = os::permissions(mode) {
+        builder.permissions(permissions);
+    }
+    let mut file = builder.tempfile_in(folder)?;
     file.write_all(content)?;
     file.as_file().sync_all()?;
     Ok(file)
 }
 
-/// Gives a file the owner, the group and the mode of another one.
-fn give(file: &File, from: &Metadata) -> io::Result<()> {
-    let now = file.metadata()?;
-    if (now.uid(), now.gid()) != (from.uid(), from.gid()) {
-        fchown(file, Some(from.uid()), Some(from.gid()))?;
-    }
-    file.set_permissions(Permissions::from_mode(from.mode() & 0o7777))
+fn locked(folder: &Path) -> anyhow::Result<FolderLock> {
+    FolderLock::of(folder).with_context(|| format!("the folder {} cannot be locked", folder.display()))
 }
 
 /// Writes a file that only its owner can read. `false` if the same file exists already.
@@ -239,13 +238,11 @@ fn give(file: &File, from: &Metadata) -> io::Result<()> {
 pub(super) fn write_private(path: &Path, content: &str, replace: bool) -> anyhow::Result<bool> {
     let named = || format!("{} cannot be written", path.display());
     let folder = path.parent().with_context(named)?;
-    let mut builder = fs::DirBuilder::new();
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(folder).with_context(named)?;
-    let _lock = FolderLock::of(folder)?;
+    create_private_folders(folder).with_context(named)?;
+    let _lock = locked(folder)?;
     match fs::read(path) {
         Ok(known) if known == content.as_bytes() => {
-            let is_open = fs::metadata(path).with_context(named)?.mode() & 0o077 != 0;
+            let is_open = os::mode(&fs::metadata(path).with_context(named)?) & 0o077 != 0;
             ensure!(!is_open, "{0} can be read by other users: chmod 600 {0}", path.display());
             return Ok(false);
         }
@@ -261,30 +258,4 @@ pub(super) fn write_private(path: &Path, content: &str, replace: bool) -> anyhow
     let file = written(folder, PRIVATE, content.as_bytes()).with_context(named)?;
     file.persist(path).map_err(|error| error.error).with_context(named)?;
     Ok(true)
-}
-
-/// A lock on a folder, released when this value is dropped. It leaves no file behind.
-struct FolderLock(File);
-
-impl FolderLock {
-    fn of(folder: &Path) -> anyhow::Result<Self> {
-        let named = || format!("the folder {} cannot be read", folder.display());
-        let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_DIRECTORY).open(folder);
-        let opened = opened.with_context(named)?;
-        match opened.lock() {
-            // Some network file systems do not support locks on folders. The comparison before the replacement
-            // remains.
-            Err(error)
-                if matches!(error.raw_os_error(), Some(nix::libc::EBADF | nix::libc::ENOTSUP | nix::libc::ENOLCK)) => {}
-            locked => locked.with_context(|| format!("the folder {} cannot be locked", folder.display()))?,
-        }
-        Ok(Self(opened))
-    }
-}
-
-impl Drop for FolderLock {
-    fn drop(&mut self) {
-        // Closing the file releases the lock as well.
-        let _released_next = self.0.unlock();
-    }
 }

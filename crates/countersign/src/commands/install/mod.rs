@@ -137,6 +137,10 @@ fn secret_files(entry: &Value) -> Vec<&str> {
 }
 
 fn path_of(entry: &EntryArgs) -> anyhow::Result<PathBuf> {
+    ensure!(
+        cfg!(not(windows)) || entry.scope == Scope::Project,
+        "on Windows, this program does not know the file that a client reads: write the entry by hand, or give --scope project"
+    );
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = std::env::current_dir().context("the current folder is not known")?;
     let mut files = entry.client.client().files(entry.scope, Platform::current(), &variable, &folder)?;

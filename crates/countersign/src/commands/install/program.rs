@@ -4,11 +4,9 @@
 //! variables become flags, and secrets go into separate files that the entry names.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf, absolute};
+use std::path::{Path, PathBuf, absolute, is_separator};
 
 use anyhow::{Context, bail, ensure};
-use nix::unistd::{AccessFlags, access};
 use types::Secret;
 
 use crate::commands::cli::{GivenOption, InstallArgs, OptionKind};
@@ -155,8 +153,8 @@ fn command(arguments: &InstallArgs) -> anyhow::Result<String> {
 
 /// The program's path, given directly or found by its name in a folder of `PATH`.
 fn found(command: &Path) -> anyhow::Result<PathBuf> {
-    let is_program = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
-    if command.as_os_str().as_bytes().contains(&b'/') {
+    let is_program = |path: &PathBuf| os::is_program(path);
+    if command.as_os_str().as_encoded_bytes().iter().any(|byte| is_separator(char::from(*byte))) {
         let path = absolute(command)?;
         ensure!(is_program(&path), "there is no program {}", path.display());
         return Ok(path);

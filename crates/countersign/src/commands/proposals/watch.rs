@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::Context;
 use futures_util::future::try_join_all;
 use ledger::proposals::{ProposalSummary, ProposalWatch, Proposals};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 use types::visible;
 
@@ -13,6 +12,7 @@ use super::args::WatchArgs;
 use super::list::state;
 use super::{open, refused};
 use crate::settings::Settings;
+use crate::signals::EndSignals;
 use crate::terminal::table::to_the_second;
 use crate::terminal::{about, current_database, is_output_terminal, json_text, print_error, try_print_line};
 
@@ -20,8 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Watches all databases at once.
 pub(crate) async fn run(arguments: &WatchArgs, settings: &Settings) -> anyhow::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut signals = EndSignals::listen()?;
     let is_json = arguments.json || !is_output_terminal();
     let watched = settings.databases.iter().map(async |database| {
         let watched = async { watch(&open(database).await?.proposals(), is_json).await };
@@ -32,8 +31,7 @@ pub(crate) async fn run(arguments: &WatchArgs, settings: &Settings) -> anyhow::R
     });
     tokio::select! {
         outcome = try_join_all(watched) => outcome.map(drop),
-        _ = interrupt.recv() => Ok(()),
-        _ = terminate.recv() => Ok(()),
+        _ = signals.recv() => Ok(()),
     }
 }
 

@@ -20,7 +20,6 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::join_all;
 use mcp::Elicitation;
 use mcp_http::AppState;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tools::metrics::Metrics;
 use tools::{Activity, LiveRegistry, ProfileToolsets, View};
@@ -31,8 +30,9 @@ use self::reload::{DatabaseReloader, Reloader};
 use self::state_keys::KeyRing;
 use crate::commands::cli::ServeArgs;
 use crate::commands::{bootstrap, demo};
+use crate::connection;
 use crate::settings::{ConfigSources, Settings};
-use crate::{connection, signals};
+use crate::signals::{HangupSignals, stop_on_signals};
 
 pub(crate) async fn run(
     arguments: &ServeArgs,
@@ -40,8 +40,8 @@ pub(crate) async fn run(
     mut settings: Settings,
 ) -> anyhow::Result<()> {
     // Registered first: without a handler, SIGHUP ends the process.
-    let hangup = signal(SignalKind::hangup())?;
-    let stop = signals::stop_on_signals()?;
+    let hangup = HangupSignals::listen()?;
+    let stop = stop_on_signals()?;
     // Kept until the end: the private PostgreSQL runs while it has users.
     let mut private = None;
     let targets = if arguments.demo && settings.database()?.url.is_none() {
@@ -136,7 +136,7 @@ impl Server {
     }
 
     /// Reads the configuration again at every SIGHUP.
-    fn reload_at(&self, hangup: Signal, sources: ConfigSources, http: Option<HttpFrontend>) {
+    fn reload_at(&self, hangup: HangupSignals, sources: ConfigSources, http: Option<HttpFrontend>) {
         let reloader = Reloader { server: self.clone(), sources, running: Arc::clone(&self.first), http };
         tokio::spawn(reload::at_hangup(hangup, reloader));
     }
@@ -147,7 +147,7 @@ struct Starting {
     server: Server,
     databases: Vec<StartingDatabase>,
     sources: ConfigSources,
-    hangup: Signal,
+    hangup: HangupSignals,
 }
 
 /// The databases that are served.

@@ -8,7 +8,6 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use ledger::{CatalogVersion, ReaderRoleError, WatchedTables};
 use manifest::{Diagnostic, Diagnostics, Source};
-use tokio::signal::unix::Signal;
 use tokio::sync::{Mutex, watch};
 use tokio::time::MissedTickBehavior;
 use tools::LiveDatabase;
@@ -18,14 +17,16 @@ use super::Server;
 use super::http_frontend::HttpFrontend;
 use crate::commands::bootstrap::{self, BuiltTools, ToolBuilder};
 use crate::settings::{ConfigSources, DatabaseSettings, Settings};
+use crate::signals::HangupSignals;
 
 /// Reads the configuration again at every SIGHUP, as soon as a database was reached.
-pub(super) async fn at_hangup(mut hangup: Signal, mut reloader: Reloader) {
+pub(super) async fn at_hangup(mut hangup: HangupSignals, mut reloader: Reloader) {
     let mut reached = reloader.server.reached.subscribe();
     if reached.wait_for(|databases| !databases.is_empty()).await.is_err() {
         return;
     }
-    while hangup.recv().await.is_some() {
+    loop {
+        hangup.recv().await;
         match reloader.reload().await {
             Ok(tools) => tracing::info!(tools, "the manifests and profiles were read again and are served"),
             Err(error) => log("the manifests and profiles were not reloaded, the old ones stay", &error),

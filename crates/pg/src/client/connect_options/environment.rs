@@ -5,18 +5,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::unistd::{Uid, User};
-
-use super::{DEFAULT_CONNECT_TIMEOUT, SshTunnel};
-
-/// The default folders of the server's socket: Debian, Red Hat and Alpine use the first, PostgreSQL itself the second.
-const SOCKET_FOLDERS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
+use super::{DEFAULT_CONNECT_TIMEOUT, SshTunnel, user_files};
 
 /// The environment of a connection string. Not `Debug`: it may contain PGPASSWORD.
 #[derive(Clone)]
 pub struct ConnectEnvironment {
     variables: HashMap<String, String>,
-    home: Option<PathBuf>,
+    user_files: Option<PathBuf>,
     os_user: Option<String>,
     socket_folders: Vec<PathBuf>,
     pub(super) connect_timeout: Duration,
@@ -32,9 +27,7 @@ impl ConnectEnvironment {
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
             .filter(|(name, _)| name.starts_with("PG"))
             .collect();
-        let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-        let home = home.or_else(|| Some(User::from_uid(Uid::effective()).ok()??.dir));
-        Self { variables, home, connect_timeout, ..Self::empty() }
+        Self { variables, user_files: user_files::folder(), connect_timeout, ..Self::empty() }
     }
 
     /// An environment without variables and without files of the user: the system supplies only the user's name and
@@ -43,9 +36,9 @@ impl ConnectEnvironment {
     pub fn empty() -> Self {
         Self {
             variables: HashMap::new(),
-            home: None,
-            os_user: User::from_uid(Uid::effective()).ok().flatten().map(|user| user.name),
-            socket_folders: SOCKET_FOLDERS.map(PathBuf::from).to_vec(),
+            user_files: None,
+            os_user: os::user_name(),
+            socket_folders: user_files::SOCKET_FOLDERS.iter().map(PathBuf::from).collect(),
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             ssh_tunnel: None,
         }
@@ -62,14 +55,14 @@ impl ConnectEnvironment {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// A file below the user's home.
-    pub(super) fn in_home(&self, path: &str) -> Option<PathBuf> {
-        self.home.as_ref().map(|home| home.join(path))
+    /// The path of one of the user's files.
+    pub(super) fn user_file(&self, path: &str) -> Option<PathBuf> {
+        self.user_files.as_ref().map(|folder| folder.join(path))
     }
 
-    /// The path of a file in the user's home, if the file exists.
-    pub(super) fn existing_in_home(&self, path: &str) -> Option<PathBuf> {
-        self.in_home(path).filter(|path| path.exists())
+    /// The path of one of the user's files, if the file exists.
+    pub(super) fn existing_user_file(&self, path: &str) -> Option<PathBuf> {
+        self.user_file(path).filter(|path| path.exists())
     }
 
     /// The name of the user that this process runs as.
@@ -89,7 +82,7 @@ impl ConnectEnvironment {
 
 /// Whether a server's socket lies in this folder by default.
 pub(super) fn is_default(folder: &Path) -> bool {
-    SOCKET_FOLDERS.iter().any(|default| folder == Path::new(default))
+    user_files::SOCKET_FOLDERS.iter().any(|default| folder == Path::new(default))
 }
 
 #[cfg(test)]
@@ -97,7 +90,7 @@ impl ConnectEnvironment {
     pub(super) fn for_tests(variables: &[(&str, &str)], home: &Path, socket_folders: &[&Path]) -> Self {
         Self {
             variables: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-            home: Some(home.to_owned()),
+            user_files: Some(home.to_owned()),
             os_user: Some("me".to_owned()),
             socket_folders: socket_folders.iter().map(|folder| (*folder).to_owned()).collect(),
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,

@@ -13,10 +13,18 @@ mod keywords;
 mod passfile;
 mod password_command;
 mod service;
+#[cfg(unix)]
 mod ssh_guard;
+#[cfg(unix)]
 mod ssh_tunnel;
 mod tls;
 mod tls_config;
+mod user_files;
+
+#[cfg(windows)]
+mod no_ssh_tunnel;
+#[cfg(windows)]
+use no_ssh_tunnel as ssh_tunnel;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,8 +37,7 @@ pub use environment::ConnectEnvironment;
 pub use hosts::{Address, TargetSessionAttrs};
 use keywords::KeywordValues;
 pub use password_command::PasswordCommand;
-pub use ssh_guard::guard_ssh;
-pub use ssh_tunnel::SshTunnel;
+pub use ssh_tunnel::{SshTunnel, guard_ssh};
 pub use tls::{ClientCertificate, RootCertificates, SslMode, TlsOptions};
 pub(crate) use tls_config::TLS_PROTOCOL;
 
@@ -195,7 +202,9 @@ impl ConnectOptions {
             password: text("password").map(Secret::new),
             password_command: None,
             ssh_tunnel: surroundings.ssh_tunnel.clone(),
-            passfile: text("passfile").map(PathBuf::from).or_else(|| surroundings.existing_in_home(".pgpass")),
+            passfile: text("passfile")
+                .map(PathBuf::from)
+                .or_else(|| surroundings.existing_user_file(user_files::PASSWORDS)),
             login: auth_policy::of(&given)?,
             requirepeer: text("requirepeer"),
             dbname: text("dbname").unwrap_or_else(|| user.clone()),

@@ -1,7 +1,6 @@
 //! The password file (PostgreSQL manual, "The Password File"). It is read for each connection, so a changed password
 //! needs no restart.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use types::Secret;
@@ -18,9 +17,9 @@ pub(super) fn look_up(path: &Path, wanted: &Wanted<'_>) -> Result<Option<Secret>
     if !metadata.is_file() {
         return Err("it is no plain file".to_owned());
     }
-    let mode = metadata.permissions().mode();
+    let mode = os::mode(&metadata);
     if mode & 0o077 != 0 {
-        return Err(format!("others may read it (mode {:04o}); make it 0600 or less", mode & 0o777));
+        return Err(format!("others may read it (mode {:04o}); make it 0600 or less", mode));
     }
     let text = std::fs::read_to_string(path).map_err(|error| format!("it cannot be read: {error}"))?;
     Ok(text.lines().filter(|line| !line.starts_with('#')).find_map(|line| password(line, wanted)).map(Secret::new))
@@ -95,9 +94,9 @@ mod tests {
         let path = folder.path().join("pgpass");
         assert!(look_up(&path, &WANTED).unwrap_err().contains("no such file"));
         std::fs::write(&path, "# *:*:*:*:comment\n*:*:other:*:no\n*:*:shop:*:first\n*:*:*:*:second\n").unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::set_permissions(&path, os::permissions(0o600).unwrap()).unwrap();
         assert_eq!(look_up(&path, &WANTED).unwrap().unwrap().expose(), "first");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        std::fs::set_permissions(&path, os::permissions(0o640).unwrap()).unwrap();
         assert!(look_up(&path, &WANTED).unwrap_err().contains("0640"));
     }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::ConnectOptionsError;
 use super::environment::ConnectEnvironment;
 use super::keywords::{KeywordValues, known};
+use super::user_files;
 
 /// The folders of the system's service file if PGSYSCONFDIR is not set: those of Debian, of Red Hat, and of a build
 /// from source.
@@ -15,7 +16,7 @@ pub(super) fn add(given: &mut KeywordValues, surroundings: &ConnectEnvironment) 
     let named = given.get("service").or_else(|| surroundings.variable("PGSERVICE"));
     let Some(name) = named.map(str::to_owned) else { return Ok(()) };
     let own = given.get("servicefile").or_else(|| surroundings.variable("PGSERVICEFILE")).map(PathBuf::from);
-    let own = own.or_else(|| surroundings.existing_in_home(".pg_service.conf"));
+    let own = own.or_else(|| surroundings.existing_user_file(user_files::SERVICES));
     let system = match surroundings.variable("PGSYSCONFDIR") {
         Some(folder) => vec![PathBuf::from(folder)],
         None => SYSTEM_FOLDERS.map(PathBuf::from).to_vec(),

@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::ConnectOptionsError;
+pub use super::ssh_guard::guard_ssh;
 use super::ssh_guard::{GUARD, SOCKET};
 
 /// The time limit for `ssh` to log in and to listen.

@@ -9,6 +9,7 @@ use rustls::ClientConfig;
 use super::ConnectOptionsError;
 use super::environment::ConnectEnvironment;
 use super::keywords::KeywordValues;
+use super::user_files;
 
 /// `sslmode` of libpq.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -106,7 +107,7 @@ pub(super) fn of(given: &KeywordValues, surroundings: &ConnectEnvironment) -> Re
         return Err(given.wrong("sslmode", "it is too weak for sslrootcert=system; use verify-full"));
     }
     let file = given.get("sslrootcert").filter(|_| !has_system_roots).map(PathBuf::from);
-    let file = file.or_else(|| surroundings.existing_in_home(".postgresql/root.crt").filter(|_| !has_system_roots));
+    let file = file.or_else(|| surroundings.existing_user_file(user_files::ROOTS).filter(|_| !has_system_roots));
     if mode == SslMode::Require && file.is_some() {
         mode = SslMode::VerifyCa;
     }
@@ -125,7 +126,7 @@ pub(super) fn of(given: &KeywordValues, surroundings: &ConnectEnvironment) -> Re
     Ok(TlsOptions {
         mode,
         roots: file.map_or(RootCertificates::System, RootCertificates::File),
-        revoked: revoked.or_else(|| surroundings.existing_in_home(".postgresql/root.crl")),
+        revoked: revoked.or_else(|| surroundings.existing_user_file(user_files::REVOKED)),
         client: client(given, surroundings)?,
         is_direct,
         sends_sni: given.choice("sslsni", &[("0", false), ("1", true)], true)?,
@@ -146,8 +147,8 @@ fn client(
         Some(_) => return Err(given.wrong("sslcertmode", "it is one of disable, allow; require is not supported")),
     }
     let named = given.get("sslcert").map(PathBuf::from);
-    let certificate = named.or_else(|| surroundings.existing_in_home(".postgresql/postgresql.crt"));
-    let key = given.get("sslkey").map(PathBuf::from).or_else(|| surroundings.in_home(".postgresql/postgresql.key"));
+    let certificate = named.or_else(|| surroundings.existing_user_file(user_files::CERTIFICATE));
+    let key = given.get("sslkey").map(PathBuf::from).or_else(|| surroundings.user_file(user_files::KEY));
     match (certificate, key) {
         (None, _) => Ok(None),
         (Some(certificate), Some(key)) => Ok(Some(ClientCertificate { certificate, key })),

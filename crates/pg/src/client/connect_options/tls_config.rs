@@ -1,7 +1,6 @@
 //! The TLS configuration, built from the options and the files that they name.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -93,11 +92,11 @@ fn identity(client: &ClientCertificate) -> io::Result<Identity> {
     let metadata =
         std::fs::metadata(&client.key).map_err(|error| io::Error::other(format!("sslkey {path}: {error}")))?;
     // libpq's rule: readable by its owner only; a file of root may be readable by a group of this user.
-    let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
-    if metadata.mode() & forbidden != 0 {
+    let forbidden = if os::is_owned_by_root(&metadata) { 0o037 } else { 0o077 };
+    let mode = os::mode(&metadata);
+    if mode & forbidden != 0 {
         return Err(io::Error::other(format!(
-            "sslkey {path}: others may read it (mode {:04o}); make it 0600, or 0640 if root owns it",
-            metadata.mode() & 0o777
+            "sslkey {path}: others may read it (mode {mode:04o}); make it 0600, or 0640 if root owns it"
         )));
     }
     let key = PrivateKeyDer::from_pem_file(&client.key).map_err(|error| {

@@ -1,21 +1,20 @@
 //! The sockets that PostgreSQL listens on, with optional TLS.
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
-use nix::unistd::{Uid, User};
 use postgres_protocol::message::frontend;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use super::tls;
 use super::transport::Transport;
 use crate::client::connect_options::{Address, ConnectOptions, Keepalive, SshTunnel, SslMode, TlsOptions};
+use crate::client::unix_socket;
 
 #[derive(Debug)]
 pub(crate) enum Socket {
@@ -75,10 +74,7 @@ impl Socket {
                 }
             }
             Address::Unix(folder, port) => {
-                let stream = UnixStream::connect(socket_path(folder, *port)).await?;
-                if let Some(user) = &route.requirepeer {
-                    check_peer(&stream, user)?;
-                }
+                let stream = unix_socket::connect(folder, *port, route.requirepeer.as_deref()).await?;
                 Ok(Self::Plain(Transport::Unix(stream)))
             }
         }
@@ -135,32 +131,16 @@ impl Socket {
     }
 }
 
-fn socket_path(folder: &Path, port: u16) -> PathBuf {
-    let path = folder.join(format!(".s.PGSQL.{port}"));
-    // In an address of the abstract namespace, a zero byte replaces the `@`.
-    match path.to_str().and_then(|path| path.strip_prefix('@')) {
-        Some(name) => PathBuf::from(format!("\0{name}")),
-        None => path,
-    }
-}
-
-/// `requirepeer`: checks that the process behind the socket runs as this user.
-fn check_peer(stream: &UnixStream, user: &str) -> io::Result<()> {
-    let uid = Uid::from_raw(stream.peer_cred()?.uid());
-    let found = User::from_uid(uid)?.map_or_else(|| uid.to_string(), |user| user.name);
-    if found == user {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("the server runs as \"{found}\", and requirepeer asks for \"{user}\"")))
-}
-
 fn keep_alive(stream: &TcpStream, wanted: &Keepalive) -> io::Result<()> {
     let socket = SockRef::from(stream);
     if wanted.is_on {
         let mut keepalive = TcpKeepalive::new();
         keepalive = wanted.idle.into_iter().fold(keepalive, TcpKeepalive::with_time);
         keepalive = wanted.interval.into_iter().fold(keepalive, TcpKeepalive::with_interval);
-        keepalive = wanted.count.into_iter().fold(keepalive, TcpKeepalive::with_retries);
+        // As in libpq, the count has no effect on Windows, where not every version has it.
+        if cfg!(not(windows)) {
+            keepalive = wanted.count.into_iter().fold(keepalive, TcpKeepalive::with_retries);
+        }
         socket.set_tcp_keepalive(&keepalive)?;
     }
     #[cfg(target_os = "linux")]

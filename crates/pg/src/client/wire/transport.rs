@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
+
+use crate::client::unix_socket::UnixStream;
 
 /// A connection below TLS.
 #[derive(Debug)]

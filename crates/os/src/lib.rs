@@ -1,0 +1,13 @@
+//! What differs between operating systems, as far as several crates need it: who may read a file, names on the disk,
+//! the user of this process.
+//!
+//! Windows has no modes of files, and no calls for some of this. Each function says what it does there.
+
+#[cfg_attr(unix, path = "unix.rs")]
+#[cfg_attr(windows, path = "windows.rs")]
+mod system;
+
+pub use system::{
+    FolderLock, copy_owner_and_mode, create_private_folders, discard_typed_input, is_owned_by_root, is_program, mode,
+    permissions, private, sync_folder, user_id, user_name,
+};
