@@ -31,7 +31,9 @@ async fn a_profile_has_only_its_tools_and_each_write_leaves_a_record() {
     let like = &like["result"]["structuredContent"];
     assert_eq!(like["success"], true, "{like}");
     let rollback = &like["meta"]["rollback"];
-    assert_eq!(rollback["note"], "This profile has no unlike_tweet, which the undo of the write needs.");
+    let note =
+        "This profile has no unlike_tweet, which the undo of the write needs. With it: Call unlike_tweet to reverse.";
+    assert_eq!(rollback["note"], note);
     assert!(rollback.get("undo_tool").is_none(), "{rollback}");
     assert_eq!(db.value("select tool_name || ' ' || status from countersign.mutation").await, "like_tweet success");
     assert!(server.close().await);

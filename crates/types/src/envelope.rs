@@ -198,7 +198,7 @@ impl Rollback {
                  {correlation_id}`, as long as its rows are as it left them.{found}"
             )
         } else {
-            format!("This profile has no {missing}, which the undo of the write needs.")
+            format!("This profile has no {missing}, which the undo of the write needs. With it: {}", self.note)
         };
         Self { undo_tool: None, undo_params: None, undo_calls: Vec::new(), note, ..self }
     }
