@@ -45,8 +45,10 @@ const STACK_BYTES: usize = 8 << 20;
 
 #[cfg(windows)]
 fn main() -> ExitCode {
-    let started = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(run_command_line);
-    started.map_or(ExitCode::FAILURE, |thread| thread.join().unwrap_or(ExitCode::FAILURE))
+    match std::thread::Builder::new().stack_size(STACK_BYTES).spawn(run_command_line) {
+        Ok(thread) => thread.join().unwrap_or(ExitCode::FAILURE),
+        Err(error) => failed(&anyhow::Error::new(error).context("the program cannot start its thread")),
+    }
 }
 
 #[cfg(unix)]

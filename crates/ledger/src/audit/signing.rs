@@ -74,7 +74,7 @@ pub fn read_key(path: &Path) -> Result<SigningKey, SignError> {
     let file = File::open(path).map_err(|error| refused(error.to_string()))?;
     let mode = os::mode(&file.metadata().map_err(|error| refused(error.to_string()))?);
     if mode & 0o077 != 0 {
-        return Err(refused(format!("others than its owner may read it (mode {:o}): chmod 600", mode)));
+        return Err(refused(format!("others than its owner may read it (mode {mode:o}): chmod 600")));
     }
     let text = std::io::read_to_string(file).map_err(|error| refused(error.to_string()))?;
     text.trim_end().parse().map_err(|error| refused(format!("{error}")))

@@ -154,7 +154,7 @@ fn command(arguments: &InstallArgs) -> anyhow::Result<String> {
 /// The program's path, given directly or found by its name in a folder of `PATH`.
 fn found(command: &Path) -> anyhow::Result<PathBuf> {
     let is_program = |path: &PathBuf| os::is_program(path);
-    if command.as_os_str().as_encoded_bytes().iter().any(|byte| is_separator(char::from(*byte))) {
+    if command.to_string_lossy().contains(is_separator) {
         let path = absolute(command)?;
         ensure!(is_program(&path), "there is no program {}", path.display());
         return Ok(path);
