@@ -6,6 +6,7 @@
 //! `program` sends the same statements to a server.
 //! `COUNTERSIGN_TEST_LONG=1 cargo test --workspace layers -- --nocapture` prints who stopped what.
 
+mod hidden_calls;
 mod program;
 mod weakened;
 pub(crate) mod world;

@@ -12,7 +12,7 @@ use types::{ReferencedObjects, TableAccess};
 use crate::client::error::{Error, ServerError};
 use crate::client::session::Session;
 use crate::query::plan::{PlanParameters, PlanResult, plan_without_writes};
-use crate::query::read::{ReadError, forbidden, has_unicode_identifiers, mentioned_calls};
+use crate::query::read::{ATTRIBUTE, ReadError, forbidden, has_unicode_identifiers, mentioned_calls};
 use crate::query::referenced_objects::{called, is_distributed, referenced_objects};
 
 /// A statement that changes rows, as its plan shows it.
@@ -94,7 +94,8 @@ impl Session {
         let mut names: BTreeSet<String> = called(plan).into_iter().map(|call| call.name).collect();
         names.extend(mentioned_calls(sql));
         let refused = REFUSED_FUNCTIONS.iter().find(|(name, _)| names.contains(*name));
-        let locks = || names.iter().find(|name| name.contains("advisory_")).map(|name| (name.as_str(), LOCKS));
+        let plain = names.iter().map(|name| name.trim_start_matches(ATTRIBUTE));
+        let locks = || plain.clone().find(|name| is_advisory(name)).map(|name| (name, LOCKS));
         if let Some((function, why)) = refused.copied().or_else(locks) {
             return Err(ModifyingStatementError::ForbiddenFunction {
                 function: function.to_owned(),
@@ -108,6 +109,10 @@ impl Session {
             _ => Ok(()),
         }
     }
+}
+
+fn is_advisory(function: &str) -> bool {
+    function.starts_with("pg_") && function.contains("advisory_")
 }
 
 const LOCKS: &str = "it takes locks that the ledger uses";

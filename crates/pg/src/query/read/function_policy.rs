@@ -10,13 +10,15 @@
 //! only constants are evaluated in it. A query can detect that it is being planned (`plan_cache_mode`) and make the
 //! planning fail. Then the query is refused.
 //!
-//! A plan of Citus shows at most one of the tasks on other nodes, and no calls that the coordinator evaluates. So for
-//! such a plan, every name that occurs in the text is checked as if it were a function.
+//! A plan does not show every part of a query: not the left side of IN, ANY and ALL over a subquery, the counts of
+//! LIMIT and OFFSET, the frame of a window, the rows of VALUES if there are several, or what EXPLAIN ANALYZE runs. A
+//! call there needs the name of its function, so the names that the text itself may call are checked, too
+//! (`mentioned_names`). A plan of Citus shows at most one of the tasks on other nodes, and no calls that the
+//! coordinator evaluates. So for such a plan, every name that occurs in the text is checked as if it were a function.
 //!
-//! This is one layer of defence. A plan does not show the bodies of functions, the functions that operators, casts
-//! and domains call, the left side of IN, ANY and ALL over a subquery, the counts of LIMIT and OFFSET, the frame of a
-//! window, the rows of VALUES if there are several, or what EXPLAIN ANALYZE and CALL run. The layer that does not
-//! depend on plans is the login, which has no privilege to call such functions.
+//! This is one layer of defence. Neither plan nor text shows the bodies of functions, and the functions that
+//! operators, casts, domains and views call where a plan does not show them. The layers that do not depend on plans
+//! are the login, which has no privilege to call such functions, and the seal of the caller (`caller_seal`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,7 +29,7 @@ use serde_json::Value;
 use types::{ReferencedObjects, TableAccess};
 
 use super::inspection::{Inspection, PolicyVerdict};
-use super::mentioned_names::mentioned_names;
+use super::mentioned_names::{ATTRIBUTE, mentioned_calls, mentioned_names};
 use super::{ReadError, caller_settings, refusal};
 use crate::client::error::{Error, ServerError};
 use crate::client::session::{SEEN_FOR, Session};
@@ -160,7 +162,7 @@ impl FunctionPolicy {
         if let (Some(plan), Some(refused)) = (&plan, self.refused_schema) {
             refuse_relations(plan, refused)?;
         }
-        let names = plan.as_ref().map(|plan| names_to_check(plan, sql)).unwrap_or_default();
+        let names = names_to_check(plan.as_ref(), sql);
         if !self.allows_any_setting
             && let Some((function, why)) = caller_settings::refusal(sql, plan.as_ref())
         {
@@ -170,7 +172,9 @@ impl FunctionPolicy {
         let (unverified, are_built_in) = self.unverified(&names);
         let leaves_nothing = verdict == PolicyVerdict::Always
             && are_built_in
-            && !names.iter().any(|name| name.contains("advisory") || LEAVES_TRACES.contains(&name.as_str()));
+            && !names
+                .iter()
+                .any(|name| name.contains("advisory") || LEAVES_TRACES.contains(&name.trim_start_matches(ATTRIBUTE)));
         let tables = plan.as_ref().filter(|_| self.collects_tables).map(table_names);
         Ok(Inspection { tables, ..Inspection::of(plan.as_ref(), verdict, in_planning, unverified, leaves_nothing) })
     }
@@ -204,7 +208,7 @@ impl FunctionPolicy {
 pub(super) fn push_guard(session: &mut Session, names: &[String]) -> Result<StatementId, Error> {
     push_path(session, SET_PATH_SQL)?;
     let guard = session.connection.next_statement();
-    let params = [Some(value::text_array(names))];
+    let params = name_params(names);
     if session.is_pooled() {
         session.connection.push_parse("", GUARD_SQL, &[])?;
         session.connection.push_bind("", "", &params)?;
@@ -241,7 +245,7 @@ pub(super) fn is_forbidden(error: &ServerError) -> bool {
 
 /// Which of these functions a read may not call, if any.
 pub(crate) async fn forbidden(session: &mut Session, names: &[String]) -> Result<Option<ReadError>, Error> {
-    let rows = session.rows(FORBIDDEN_SQL, &[Some(value::text_array(names))]).await?;
+    let rows = session.rows(FORBIDDEN_SQL, &name_params(names)).await?;
     let found = rows.first().and_then(|row| row.first_chunk::<2>());
     Ok(match found {
         Some([Some(function), Some(why)]) => {
@@ -251,10 +255,19 @@ pub(crate) async fn forbidden(session: &mut Session, names: &[String]) -> Result
     })
 }
 
+/// The parameters of `functions.sql`: the names of calls, and those of attributes.
+fn name_params(names: &[String]) -> [Option<String>; 2] {
+    let (attributes, calls): (Vec<String>, Vec<String>) =
+        names.iter().cloned().partition(|name| name.starts_with(ATTRIBUTE));
+    let attributes: Vec<String> = attributes.iter().map(|name| name.replace(ATTRIBUTE, "")).collect();
+    [calls, attributes].map(|names| Some(value::text_array(&names)))
+}
+
 /// The names of the functions that a text with this plan may call.
-fn names_to_check(plan: &Value, sql: &str) -> BTreeSet<String> {
-    let mut names: BTreeSet<String> = called(plan).into_iter().map(|call| call.name).collect();
-    if is_distributed(plan) {
+fn names_to_check(plan: Option<&Value>, sql: &str) -> BTreeSet<String> {
+    let mut names = mentioned_calls(sql);
+    names.extend(plan.map(called).unwrap_or_default().into_iter().map(|call| call.name));
+    if plan.is_some_and(is_distributed) {
         names.extend(mentioned_names(sql));
     }
     names
@@ -348,10 +361,11 @@ mod tests {
         let plans: Value = serde_json::from_str(include_str!("../testdata/citus_plans.json")).unwrap();
         for (name, is_hidden) in [("update_generic", true), ("router_expression", true), ("escape", false)] {
             let plan = plans.pointer(&format!("/{name}/plan")).unwrap();
-            let names = names_to_check(plan, "select \"pg_Hidden\"(customer_id), run_it() from shop.customers");
-            assert_eq!(names.contains("pg_Hidden") && names.contains("run_it"), is_hidden, "{name}: {names:?}");
+            let names = names_to_check(Some(plan), "select \"pg_Hidden\"(customer_id), run_it() from shop.customers");
+            assert!(names.contains("pg_Hidden") && names.contains("run_it"), "{name}: {names:?}");
+            assert_eq!(names.contains("customer_id"), is_hidden, "{name}: {names:?}");
         }
-        let names = names_to_check(plans.pointer("/escape/plan").unwrap(), "");
+        let names = names_to_check(plans.pointer("/escape/plan"), "");
         assert!(names.contains("run_command_on_workers"), "{names:?}");
     }
 }

@@ -1,5 +1,5 @@
 -- The functions with these names: their schemas, and why a read may not call them, if it may not. A plan shows names, so a
--- name is refused if any function of that name is.
+-- name is refused if any function of that name is. $1: names of calls. $2: names after a point, which may be columns.
 --
 -- A function is refused if the plan does not show its effect, or if the effect outlasts the transaction:
 -- * It runs SQL given as text, or reads a relation given by name. The relation may be a view that calls anything, or
@@ -48,8 +48,8 @@ select p.proname, n.nspname,
         when e.extname in ('adminpack', 'pageinspect', 'pg_surgery', 'pg_prewarm', 'pg_walinspect')
             then 'it works on files beneath the tables'
         -- Not what every role may call, and granted neither to this login nor to a role that it is in: only a
-        -- superuser or its owner can.
-        when not exists (
+        -- superuser or its owner can. A column may have such a name.
+        when p.proname = any ($1::pg_catalog.name[]) and not exists (
                 select from pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) a
                 where a.privilege_type = 'EXECUTE'
                     and (a.grantee = 0
@@ -64,4 +64,4 @@ from pg_catalog.pg_proc p
         on d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass and d.objid = p.oid and d.deptype = 'e'
     left join pg_catalog.pg_extension e on e.oid = d.refobjid
         and d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass
-where p.proname = any ($1::pg_catalog.name[])
+where p.proname = any ($1::pg_catalog.name[] || $2::pg_catalog.name[])

@@ -3,15 +3,27 @@
 
 use std::collections::BTreeSet;
 
+/// Marks the name of an attribute among the names of functions. No identifier of PostgreSQL has this character.
+pub(crate) const ATTRIBUTE: char = '\0';
+
 /// Every name that the text may mention, including in literals and comments: each word as it is and in lower case,
-/// and everything between double quotes. Identifiers with Unicode escapes are refused elsewhere (`account_setting`).
+/// and everything between double quotes. Identifiers with Unicode escapes are refused elsewhere (`function_policy`).
 pub(super) fn mentioned_names(sql: &str) -> BTreeSet<String> {
-    names_before(sql, |_| true)
+    names_between(sql, |_, _| true)
 }
 
-/// The mentioned names that may be names of called functions: a parenthesis follows, perhaps after a comment.
+/// The mentioned names of functions that the text may call. A parenthesis follows the name, perhaps after a comment.
+/// PostgreSQL also takes `(x).f` for `f(x)`: such a name follows a point, perhaps after a comment, and is marked with
+/// [`ATTRIBUTE`], because most of these are columns.
 pub(crate) fn mentioned_calls(sql: &str) -> BTreeSet<String> {
-    names_before(sql, |rest| ["(", "/*", "--"].iter().any(|start| rest.trim_start().starts_with(start)))
+    let is_called = |rest: &str| ["(", "/*", "--"].iter().any(|start| rest.trim_start().starts_with(start));
+    let has_comments = ["/*", "--"].iter().any(|start| sql.contains(start));
+    let mut calls = names_between(sql, |_, rest| is_called(rest));
+    let attributes =
+        names_between(sql, |before, rest| !is_called(rest) && (has_comments || before.trim_end().ends_with('.')));
+    let is_identifier = |name: &String| !name.starts_with(|c: char| c.is_ascii_digit());
+    calls.extend(attributes.into_iter().filter(is_identifier).map(|name| format!("{ATTRIBUTE}{name}")));
+    calls
 }
 
 /// Whether the text may have identifiers with Unicode escapes, whose names are not in the text.
@@ -19,23 +31,25 @@ pub(crate) fn has_unicode_identifiers(sql: &str) -> bool {
     sql.to_ascii_lowercase().contains("u&\"")
 }
 
-/// The mentioned names whose following text meets a condition.
-fn names_before(sql: &str, is_counted: impl Fn(&str) -> bool) -> BTreeSet<String> {
+/// The mentioned names for which the text before them and the text behind them meet a condition.
+fn names_between(sql: &str, is_counted: impl Fn(&str, &str) -> bool) -> BTreeSet<String> {
     const QUOTE: &str = "\u{0}";
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
     let mut names = BTreeSet::new();
     let mut rest = sql.trim_start_matches(|c| !is_part(c));
     while !rest.is_empty() {
+        let (before, _) = sql.split_at(sql.len() - rest.len());
         let (word, behind) = rest.split_at(rest.find(|c| !is_part(c)).unwrap_or(rest.len()));
-        if is_counted(behind) {
+        if is_counted(before, behind) {
             names.extend([word.to_owned(), word.to_ascii_lowercase(), word.to_lowercase()].map(cut));
         }
         rest = behind.trim_start_matches(|c| !is_part(c));
     }
     let escaped = sql.replace("\"\"", QUOTE);
-    let mut quoted = escaped.split('"').skip(1).peekable();
-    while let Some(name) = quoted.next() {
-        if is_counted(quoted.peek().copied().unwrap_or_default()) {
+    let pieces: Vec<&str> = escaped.split('"').collect();
+    for piece in pieces.windows(2).enumerate().map(|(place, pair)| (pair, pieces.get(place + 2))) {
+        let ([before, name], behind) = piece else { continue };
+        if is_counted(before, behind.copied().unwrap_or_default()) {
             names.insert(cut(name.replace(QUOTE, "\"")));
         }
     }
@@ -73,7 +87,11 @@ mod tests {
         }
         for name in ["plain", "also plain", "text"] {
             assert!(!calls.contains(name), "{name} is in {calls:?}");
+            assert!(calls.contains(&format!("{ATTRIBUTE}{name}")), "a comment may stand between {name} and a point");
         }
+        let calls = mentioned_calls("select (x).F, (y) . \"odd\", t.a, 1.5, plain, g(x) from s.t");
+        let attributes = ["F", "f", "odd", "a", "t"].map(|name| format!("{ATTRIBUTE}{name}"));
+        assert_eq!(calls, BTreeSet::from_iter(attributes.into_iter().chain(["g", "select"].map(str::to_owned))));
         assert!(has_unicode_identifiers("select U&\"\\0066\"(1)"));
     }
 }
