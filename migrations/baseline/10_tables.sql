@@ -339,10 +339,13 @@ create table countersign.writer_login (
 comment on table countersign.writer_login is 'The roles that servers log in as.';
 
 create table countersign.reader_login (
-    role_name  name primary key,
-    password   text not null
+    role_name   name primary key,
+    password    text not null,
+    for_callers boolean not null unique
 );
 comment on table countersign.reader_login is 'How servers log in to read; they get it from countersign.reader_credentials.';
+comment on column countersign.reader_login.for_callers is
+    'Whether the login reads as the roles of callers. Then it has no rights of its own, so that a query which leaves its role has none.';
 create table countersign.reader_relation (
     relation  regclass primary key
 );

@@ -10,7 +10,7 @@
 --
 --   BEGIN | take_slot | INSERT INTO countersign.admission | COMMIT AND CHAIN | claim | the tool's statements | ..
 --
--- 23505 of attempt_pkey, or CS001 of `begin_write`, `take_slot` or `claim`, skips the rest; ROLLBACK, then `admit` gives the verdict.
+-- 23505 of attempt_pkey, or CS001 of `begin_write`, `take_slot` or `claim_attempt`, skips the rest; ROLLBACK, then `admit` gives the verdict.
 -- A statement that failed: ROLLBACK, then `fail` where there is an attempt, and `record_failure` where there is none. A connection that
 -- was lost: `resolve`.
 
@@ -45,7 +45,7 @@ language sql stable as $$
              else pg_catalog.concat('undo ', pg_catalog.array_to_string(undoes, ' '),
                                     pg_catalog.substring(caller_key, '^undo:[0-9a-f-]{36}(/[0-9]{1,4})$')) end, 'UTF8'))
 $$;
-comment on function countersign.slot_of(text, text, text, text, uuid[]) is 'The slot of a call; servers compute the same, and `claim` compares.';
+comment on function countersign.slot_of(text, text, text, text, uuid[]) is 'The slot of a call; servers compute the same, and `claim_attempt` compares.';
 
 -- Whoever holds this lock may begin a write of the slot. PostgreSQL releases it after everybody sees how the transaction ended, so the
 -- next one sees the record. Two slots with one number wait for each other, and no more.
@@ -208,9 +208,9 @@ begin
     return countersign.enter_write(at, account, timeout_ms);
 end $$;
 comment on function countersign.begin_write(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, integer, json, countersign.known_history) is
-    'Inserts the attempt of a write that was not admitted first, in its transaction. Returns what `claim` returns. CS001 as `claim`, or DETAIL in_flight; CS007 after a loss.';
+    'Inserts the attempt of a write that was not admitted first, in its transaction. Returns what `claim_attempt` returns. CS001 as `claim_attempt`, or DETAIL in_flight; CS007 after a loss.';
 
-create function countersign.claim(correlation uuid, call_slot bytea, timeout_ms integer default null, slot_may_be_held boolean default false)
+create function countersign.claim_attempt(correlation uuid, call_slot bytea, timeout_ms integer default null, slot_may_be_held boolean default false)
 returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
     account  text;
@@ -241,7 +241,7 @@ begin
     end if;
     return countersign.enter_write(at, account, timeout_ms);
 end $$;
-comment on function countersign.claim(uuid, bytea, integer, boolean) is
+comment on function countersign.claim_attempt(uuid, bytea, integer, boolean) is
     'The transaction of a write that was admitted first begins; the value of the setting countersign.at, for whoever resets it. CS001, DETAIL fenced '
     '(ended by another server), held (an identical call succeeded, or its key is bound) or frozen.';
 
@@ -309,7 +309,7 @@ declare
     held_until   timestamptz;
     ignored      text := case when current_setting('synchronous_commit') = 'off' then set_config('synchronous_commit', 'on', true) end;
 begin
-    -- The transaction id, and not the hint, says whose write it is: `begin_write` leaves it in xmin, and `claim` in xmax. A preview has both.
+    -- The transaction id, and not the hint, says whose write it is: `begin_write` leaves it in xmin, and `claim_attempt` in xmax. A preview has both.
     delete from countersign.attempt t
     where t.ctid = nullif(current_setting('countersign.at', true), '')::tid and t.correlation_id = correlation
       and case when t.is_begun then t.xmin when t.xmin <> pg_current_xact_id()::xid then t.xmax end = pg_current_xact_id()::xid
@@ -395,7 +395,7 @@ begin
         exit when found;
         select * into other from countersign.attempt a where a.slot = call_slot;
         continue when not found;
-        exit when other.correlation_id = correlation;    -- admitted by INSERT, and refused by `claim`
+        exit when other.correlation_id = correlation;    -- admitted by INSERT, and refused by `claim_attempt`
         -- The claim follows in the same pipeline, so an attempt that is older and that no transaction has locked belongs to a server
         -- that died, or to one that is about to report a failure. Ending it fences both.
         if other.admitted_at < clock_timestamp() - grace then

@@ -74,13 +74,13 @@ comment on function countersign.unfreeze(text, text, text) is 'Lets the writes g
 
 ------------------------------------------------------------------------------------------------------------------ servers
 
-create function countersign.reader_credentials() returns table (role_name name, password text)
+create function countersign.reader_credentials(of_callers boolean default false) returns table (role_name name, password text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
     perform countersign.refuse_within_a_write();
-    return query select l.role_name, l.password from countersign.reader_login l;
+    return query select l.role_name, l.password from countersign.reader_login l where l.for_callers = of_callers;
 end $$;
-comment on function countersign.reader_credentials() is 'How servers log in to read. Not for the statements of a write.';
+comment on function countersign.reader_credentials(boolean) is 'How servers log in to read. Not for the statements of a write.';
 
 -- A key is good for one database of one cluster: what was sealed for the original does not open in a restored dump or in a
 -- copy made by CREATE DATABASE .. TEMPLATE. A physical copy of the whole cluster has the same keys.

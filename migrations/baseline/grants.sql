@@ -12,7 +12,7 @@ grant select on countersign.record, countersign.mutation, countersign.effect, co
 -- Servers.
 grant insert on countersign.admission to {writer};
 grant execute on function
-    countersign.claim(uuid, bytea, integer, boolean),
+    countersign.claim_attempt(uuid, bytea, integer, boolean),
     countersign.claim_preview(uuid, text, text, text, integer),
     countersign.finish(uuid, json, text, bigint, json, json, json, interval, text),
     countersign.record_success(uuid, json, text, bigint, json, json, json, interval, jsonb, boolean),
@@ -50,7 +50,8 @@ grant execute on function
     countersign.changed_definitions(json),
     countersign.seal(integer),
     countersign.store_checkpoint(bigint, text),
-    countersign.reader_credentials(),
+    countersign.reader_credentials(boolean),
+    countersign.caller_key(),
     countersign.state_keys(),
     countersign.note_fingerprint_key(text),
     countersign.log_reads(uuid, bigint, bigint, bigint, text[]),
@@ -62,6 +63,8 @@ grant execute on function countersign.current_identity(), countersign.executable
     to {writer}, countersign_approver, countersign_operator;
 grant execute on function countersign.current_identity(), countersign.executable_until(countersign.proposal)
     to countersign_console;
+-- Policies of row level security call these with the rights of whoever reads the table.
+grant execute on function countersign.account(), countersign.claim(text) to public;
 grant execute on function countersign.approvals_of(countersign.proposal), countersign.undo_obstacles(uuid)
     to {writer}, countersign_approver, countersign_operator, countersign_console;
 
@@ -97,7 +100,7 @@ grant select on countersign.read_log, countersign.policy_log
     to countersign_operator;
 grant execute on function
     countersign.admit_undo(uuid, uuid[], text, text, json, text, text, text),
-    countersign.claim(uuid, bytea, integer, boolean),
+    countersign.claim_attempt(uuid, bytea, integer, boolean),
     countersign.claim_preview(uuid, text, text, text, integer),
     countersign.finish(uuid, json, text, bigint, json, json, json, interval, text),
     countersign.record_success(uuid, json, text, bigint, json, json, json, interval, jsonb, boolean),

@@ -38,7 +38,7 @@ async fn a_manifest_that_cannot_be_run_as_it_is_stops_the_start() {
         ("delete from countersign.attempt returning tool_name", "rows = \"any\"\nmax_rows = 5", "schema countersign"),
         ("select * from countersign.sweep(interval '0', 1000)", "rows = \"any\"\nmax_rows = 5", "schema countersign"),
         (
-            "update social.tweet set text = text where countersign.claim(gen_random_uuid(), null) is null returning id",
+            "update social.tweet set text = text where countersign.claim_attempt(gen_random_uuid(), null) is null returning id",
             one,
             "schema countersign",
         ),

@@ -7,6 +7,7 @@ mod claims;
 mod proposals;
 mod recipes;
 mod roles;
+mod sealed;
 mod started;
 
 use serde_json::{Value, json};
@@ -17,9 +18,8 @@ use tokio::process::Command;
 const CRM: &str = "
 create role app_eu;
 create role app_us;
-alter role countersign_reader noinherit;
 alter role countersign_writer noinherit;
-grant app_eu, app_us to countersign_reader, countersign_writer;
+grant app_eu, app_us to countersign_caller, countersign_writer;
 create schema crm;
 create table crm.note (id int primary key, tenant text not null, body text not null);
 create table crm.deal (id int primary key, region text not null, amount int not null);
@@ -113,9 +113,14 @@ impl Crm {
 
     /// The server reaches the database at this connection string.
     async fn through(db: Database, url: &str, top: &str, oauth: &str) -> Self {
+        Self::serving(MANIFEST, db, url, top, oauth).await
+    }
+
+    /// With the tools of this manifest.
+    async fn serving(manifest: &str, db: Database, url: &str, top: &str, oauth: &str) -> Self {
         let (key, folder) = (SigningKey::new("first"), ConfigDir::new());
         let issuer = KeyServer::start(&[&key]).await;
-        let manifest = folder.write("crm.toml", MANIFEST);
+        let manifest = folder.write("crm.toml", manifest);
         let config = format!(
             "log = \"info\"\nmanifests = [{manifest:?}]\ndatabase_url = {:?}\n{top}\n\
              [http]\npublic_url = \"https://mcp.example.com\"\n\

@@ -132,7 +132,7 @@ impl Session {
                 "insert into countersign.admission (slot, correlation_id, account_id, actor, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of) \
                  values ({slot}, $1::text::uuid, 'agent', 'ana', 't', {fingerprint}, $1, '{{\"id\": 1234, \"delta\": 1}}', '{{\"id\": 1234, \"delta\": 1}}', nullif('{{' || $2::text || '}}', '{{}}')::uuid[])"
             )).await,
-            claim: prepare(&format!("select countersign.claim($1::text::uuid, {slot}, 30000) from (select $2::text) x")).await,
+            claim: prepare(&format!("select countersign.claim_attempt($1::text::uuid, {slot}, 30000) from (select $2::text) x")).await,
             finish: prepare("select countersign.finish($1::text::uuid, '{\"id\": 1234, \"bal\": 101}', '{\"id\": 1234, \"bal\": 101}', 1)").await,
             undo: prepare("select countersign.undo(array[$1::text::uuid])::text").await,
             log: prepare("insert into public.log (tool, params, result) values ('t', $1, '{\"id\": 1234, \"bal\": 101}')").await,

@@ -1,7 +1,7 @@
 //! The schema of the ledger, as SQL files.
 
 /// The files of the schema, by topic, in the order in which they are applied to an empty schema `countersign`.
-pub const BASELINE: [(&str, &str); 25] = [
+pub const BASELINE: [(&str, &str); 26] = [
     ("10_tables", include_str!("../../../migrations/baseline/10_tables.sql")),
     ("20_admission", include_str!("../../../migrations/baseline/20_admission.sql")),
     ("30_effects", include_str!("../../../migrations/baseline/30_effects.sql")),
@@ -25,6 +25,7 @@ pub const BASELINE: [(&str, &str); 25] = [
     ("72_schema_changes", include_str!("../../../migrations/baseline/72_schema_changes.sql")),
     ("75_reads", include_str!("../../../migrations/baseline/75_reads.sql")),
     ("77_policies", include_str!("../../../migrations/baseline/77_policies.sql")),
+    ("78_callers", include_str!("../../../migrations/baseline/78_callers.sql")),
     ("80_people", include_str!("../../../migrations/baseline/80_people.sql")),
     ("90_privileges", include_str!("../../../migrations/baseline/90_privileges.sql")),
 ];

@@ -50,7 +50,7 @@ pub use options::LedgerOptions;
 pub use people::freezes::{Freeze, FreezeScope, Freezes};
 pub use people::notices::{Notice, NoticeData, Notices};
 pub use reads::read_log::{ReadEntry, ReadLog, ReadLogDetail, ReadLogStatus};
-pub use reads::reader_role::{ReaderRoleError, changeable_table, check_reader};
+pub use reads::reader_role::{ReaderRoleError, changeable_table, check_reader, reachable_without_role};
 pub use roles::{APPROVER, CONSOLE, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, OWNER};
 pub use setup::identity::Fork;
 pub use setup::schema::SchemaError;

@@ -92,7 +92,7 @@ impl Ledger {
         has_ledger: bool,
     ) -> Result<Option<String>, pg::Error> {
         if let Some(reader) = reader
-            && let Some(why) = reader.acquire().await?.session().check_caller_role(role).await?
+            && let Some(why) = reader.for_callers().acquire().await?.session().check_caller_role(role).await?
         {
             return Ok(Some(why));
         }

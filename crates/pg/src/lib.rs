@@ -33,8 +33,8 @@ pub use client::pool::{Pool, PoolStatus, PooledSession};
 pub use client::pooler::{PoolerReport, probe_pooler};
 pub use client::search_path::{SearchPath, UntrustedSchema};
 pub use client::session::{
-    CompleteResult, ContextStatements, PipelineError, PipelineStatement, RowRetention, Session, StatementDescription,
-    StatementResult,
+    CallerSeal, CompleteResult, ContextStatements, PipelineError, PipelineStatement, RowRetention, Session,
+    StatementDescription, StatementResult,
 };
 pub use client::session_settings::SessionSettings;
 pub use client::wire::{FieldDescription, OtherEngine, scram_verifier};

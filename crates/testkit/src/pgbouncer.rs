@@ -95,7 +95,8 @@ impl PgBouncer {
         );
         let given = SETTINGS.iter().filter(|(name, _)| settings.iter().all(|(other, _)| other != name)).chain(settings);
         given.for_each(|(name, value)| writeln!(ini, "{name} = {value}").expect("a string takes it"));
-        let users = ["postgres", ledger::DEFAULT_WRITER, "countersign_reader"].map(|user| format!("\"{user}\" \"\"\n"));
+        let users = ["postgres", ledger::DEFAULT_WRITER, "countersign_reader", "countersign_caller"]
+            .map(|user| format!("\"{user}\" \"\"\n"));
         Self::run(database, folder, &ini, &users.concat()).await
     }
 
@@ -154,7 +155,7 @@ impl PgBouncer {
     /// Waits until PgBouncer connects to PostgreSQL again. After a failed connection it tries no other for a second
     /// (`server_login_retry`), and refuses new clients meanwhile.
     pub async fn until_ready(&self) {
-        for login in [ledger::DEFAULT_WRITER, "countersign_reader"] {
+        for login in [ledger::DEFAULT_WRITER, "countersign_reader", "countersign_caller"] {
             let serves = poll::within_deadline(async || self.serves(login).await.then_some(())).await;
             serves.unwrap_or_else(|| panic!("PgBouncer does not reach PostgreSQL: {}", self.log()));
         }

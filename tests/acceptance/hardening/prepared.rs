@@ -165,20 +165,20 @@ async fn init_takes_privileges_back_that_it_does_not_grant() {
         "grant execute on function countersign.resolve(uuid, bytea, integer, boolean) to public;
          grant insert, update (status) on countersign.record to countersign_approver;
          grant select on countersign.state_key to countersign_writer;
-         revoke execute on function countersign.claim(uuid, bytea, integer, boolean), countersign.fail(uuid, bytea, text, text, text, json, text)
+         revoke execute on function countersign.claim_attempt(uuid, bytea, integer, boolean), countersign.fail(uuid, bytea, text, text, text, json, text)
              from countersign_writer",
     )
     .await;
     let said = succeed(&db.url(), &["init"]).await;
     assert!(
-        said.contains("revoked EXECUTE on function countersign.resolve(uuid, bytea, integer, boolean) from PUBLIC"),
+        said.contains("revoked EXECUTE on function countersign.resolve(uuid, bytea, integer, boolean) from public"),
         "{said}"
     );
     assert!(said.contains("revoked SELECT on table countersign.\"state_key\" from countersign_writer"), "{said}");
     let said = succeed(&db.writer_url(), &["doctor"]).await;
     assert!(said.contains("are as `countersign init` makes them"), "{said}");
     let admits = "select has_function_privilege('countersign_writer', \
-                  'countersign.claim(uuid, bytea, integer, boolean)', 'execute')";
+                  'countersign.claim_attempt(uuid, bytea, integer, boolean)', 'execute')";
     assert_eq!(db.value(admits).await, "t");
 }
 

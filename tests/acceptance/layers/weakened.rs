@@ -48,14 +48,15 @@ impl Layer {
     fn weakened(self, sql: &str) -> Option<&'static str> {
         let fixes_mode = sql.starts_with("select pg_catalog.set_config('countersign.account_id', $1, true)");
         match self {
-            Self::Functions if sql.contains("p.proname = any ($1::pg_catalog.name[])") => {
-                Some("select null, null where $1::pg_catalog.name[] is null")
+            Self::Functions if sql.contains("p.proname = any ($1::pg_catalog.name[] || $2::pg_catalog.name[])") => {
+                Some("select null, null where $1::pg_catalog.name[] is null or $2::pg_catalog.name[] is null")
             }
             Self::ReadOnlyTransaction if sql == "begin read only" => Some("begin read write"),
             // Commands take no snapshot, and so leave the mode open.
             Self::FixedMode if fixes_mode => Some("reset search_path"),
             Self::Timeouts if fixes_mode => Some(
-                "select pg_catalog.set_config('countersign.account_id', $1, true), $2::pg_catalog.text, $3::pg_catalog.text",
+                "select pg_catalog.set_config('countersign.account_id', $1, true), $2::pg_catalog.text, $3::pg_catalog.text, \
+                 $4::pg_catalog.text",
             ),
             Self::Rollback if sql == "rollback" => Some("commit"),
             Self::Cleaning if sql == "set session authorization default" || sql == "reset all" => Some("select 1"),

@@ -18,7 +18,7 @@ async fn a_token_names_the_role_of_its_reads_and_writes() {
         assert_eq!(ids(&us, DEALS).await, [3]);
     }
     let who = eu.call("query_database", json!({"query": "select current_user as who, session_user as login"})).await;
-    assert_eq!(who["data"]["rows"], json!([{"who": "app_eu", "login": "countersign_reader"}]), "{who}");
+    assert_eq!(who["data"]["rows"], json!([{"who": "app_eu", "login": "countersign_caller"}]), "{who}");
     let written = eu.call("set_deal", json!({"id": 1, "amount": 11})).await;
     assert_eq!(written["data"], json!({"id": 1, "region": "eu"}), "{written}");
     assert_eq!(written["meta"]["rollback"]["checked"], true, "its undo was tried as the role: {written}");

@@ -25,10 +25,10 @@ async fn a_role_with_too_many_rights_stops_the_start_and_doctor_says_why() {
     let (db, folder) = (crm().await, ConfigDir::new());
     for (role, make, why) in REFUSED {
         if !make.is_empty() {
-            // The reader alone, so that no login of a server has what the role has.
-            db.run(&format!("{make}; grant {role} to countersign_reader")).await;
+            // The login of callers alone, so that no login of a server has what the role has.
+            db.run(&format!("{make}; grant {role} to countersign_caller")).await;
         }
-        let mut command = command_with_role(&folder, &db.writer_url(), role, "allow_privileged_reader = true");
+        let mut command = command_with_role(&folder, &db.writer_url(), role, "");
         let said = startup_error(&mut command).await;
         let expected = format!("statements may not run as the role \"{role}\" (profiles.own.role): it {why}");
         assert!(said.contains(&expected), "{said}");
@@ -40,7 +40,7 @@ async fn a_role_with_too_many_rights_stops_the_start_and_doctor_says_why() {
         let found = findings.iter().find(|finding| finding["message"] == says);
         assert_eq!(found.unwrap_or_else(|| panic!("{findings:#?}"))["level"], "problem");
         if !make.is_empty() {
-            db.run(&format!("revoke {role} from countersign_reader")).await;
+            db.run(&format!("revoke {role} from countersign_caller")).await;
         }
     }
     let mut command = command_with_role(&folder, &db.writer_url(), "app_us", "");

@@ -126,7 +126,10 @@ impl ToolBuilder {
             tracing::warn!("{READS_ONLY}");
         }
         check_role(&ledger, database).await?;
-        let reader = reader(&ledger, target, database, has_ledger).await?;
+        let reader = match reader(&ledger, target, database, has_ledger).await? {
+            Some(reader) if has_ledger => Some(for_callers(reader, &ledger, settings, database).await?),
+            reader => reader,
+        };
         let collects_tables = ledger.read_log().is_on();
         let reader = reader.map(|reader| if collects_tables { reader.collecting_tables() } else { reader });
         if has_ledger {
@@ -226,6 +229,40 @@ pub(crate) fn caller_roles<'s>(settings: &'s Settings, database: &DatabaseSettin
     of_profiles.chain(of_tokens).collect()
 }
 
+/// The same reader with what policies of row level security need: a seal, and for callers with a role a login of their
+/// own, if the ledger has one.
+pub(crate) async fn for_callers(
+    reader: Reader,
+    ledger: &Ledger,
+    settings: &Settings,
+    database: &DatabaseSettings,
+) -> Result<Reader, ledger::read::Error> {
+    let reader = reader.with_seal(ledger.caller_seal().await?);
+    if caller_roles(settings, database).is_empty() {
+        return Ok(reader);
+    }
+    match ledger.callers_login(reader.target()).await? {
+        Some(login) => Ok(reader.with_callers_login(login)),
+        None => Ok(reader),
+    }
+}
+
+/// What a query of a caller with a role can reach if it leaves the role.
+pub(crate) async fn excess_of_callers(
+    reader: &Reader,
+    settings: &Settings,
+    database: &DatabaseSettings,
+) -> Result<Vec<String>, ledger::read::Error> {
+    let roles: Vec<String> = caller_roles(settings, database).iter().map(|own| own.role.as_str().to_owned()).collect();
+    if roles.is_empty() {
+        return Ok(Vec::new());
+    }
+    let excess = ledger::reachable_without_role(reader, &roles).await?;
+    let login = reader.for_callers();
+    let sentence = |what| format!("callers with a role read over the login {}, which {what}", login.target().user);
+    Ok(excess.into_iter().map(sentence).collect())
+}
+
 /// Checks the roles of profiles. A role that only a token can name is checked by each transaction, so it is only logged
 /// here.
 async fn check_caller_roles(
@@ -239,6 +276,11 @@ async fn check_caller_roles(
         let refused = format!("statements may not run as the role {role} ({setting}): it {why}");
         anyhow::ensure!(is_of_tokens, "{refused}");
         tracing::warn!("{refused}");
+    }
+    if let Some(reader) = &services.reader {
+        for excess in excess_of_callers(reader, settings, database).await? {
+            tracing::warn!("{excess}: a query that leaves its role could use that");
+        }
     }
     Ok(())
 }

@@ -69,7 +69,7 @@ pub(super) struct OAuthKeys {
     /// Roles that role_claim may name. The logins of the server must be members of each.
     #[schemars(with = "Option<Vec<String>>")]
     pub(super) roles: Option<Vec<Spanned<String>>>,
-    /// Claims that policies of row level security can use: current_setting('countersign.claim_tenant'). A list of
+    /// Claims that policies of row level security can use: countersign.claim('tenant'). A list of
     /// names, or a table with the claim of each name.
     #[schemars(with = "Option<ClaimKeys>")]
     pub(super) claims: Option<Spanned<ClaimKeys>>,

@@ -1,7 +1,7 @@
 //! The login of the read path. Security depends on the privileges of this login: a read-only transaction prevents
 //! little, and a query can undo SET ROLE.
 
-use pg::{ConnectOptions, PipelineStatement, Reader, StatementResult};
+use pg::{CallerSeal, ConnectOptions, PipelineStatement, Reader, StatementResult};
 use types::Secret;
 
 use crate::Ledger;
@@ -27,12 +27,28 @@ pub enum ReaderRoleError {
 impl Ledger {
     /// The options of the read path: the same database with the reader's login.
     pub async fn reader_login(&self) -> Result<ConnectOptions, ReaderRoleError> {
-        let sql = "select role_name, password from countersign.reader_credentials()";
-        let row = self.rows(sql, &[]).await?.into_iter().next();
-        match row.and_then(|row| <[Option<String>; 2]>::try_from(row).ok()) {
-            Some([Some(role), password]) => Ok(self.writer.target().as_role(&role, password.map(Secret::new))),
-            _ => Err(ReaderRoleError::NoLogin),
-        }
+        self.login(self.writer.target(), false).await?.ok_or(ReaderRoleError::NoLogin)
+    }
+
+    /// The login that reads as the roles of callers, on the server of the reader. `None` if the ledger has none.
+    pub async fn callers_login(&self, reader: &ConnectOptions) -> Result<Option<ConnectOptions>, pg::Error> {
+        self.login(reader, true).await
+    }
+
+    async fn login(&self, target: &ConnectOptions, for_callers: bool) -> Result<Option<ConnectOptions>, pg::Error> {
+        let sql = "select role_name, password from countersign.reader_credentials($1)";
+        let row = self.rows(sql, &[Some(for_callers.to_string())]).await?.into_iter().next();
+        Ok(match row.and_then(|row| <[Option<String>; 2]>::try_from(row).ok()) {
+            Some([Some(role), password]) => Some(target.as_role(&role, password.map(Secret::new))),
+            _ => None,
+        })
+    }
+
+    /// The seal that shows the database on whose behalf a read runs.
+    pub async fn caller_seal(&self) -> Result<CallerSeal, pg::Error> {
+        let key = self.rows("select countersign.caller_key()", &[]).await?.into_iter().flatten().flatten().next();
+        let key = key.ok_or_else(|| std::io::Error::other("the ledger has no key for callers"))?;
+        Ok(CallerSeal::new(Secret::new(key)))
     }
 }
 
@@ -59,6 +75,27 @@ pub async fn check_reader(reader: &Reader) -> Result<(), ReaderRoleError> {
         Some([Some(role), Some(power)]) => Err(ReaderRoleError::Privileged { role, power }),
         _ => Ok(()),
     }
+}
+
+/// $1: the roles that callers may have.
+const REACHABLE_SQL: &str = "\
+select 'may become ' || quote_ident(r.rolname) || ', which no profile and no claim names' from pg_roles r \
+where r.rolname <> session_user and r.rolname <> all ($1::name[]) and pg_has_role(session_user, r.oid, 'member') \
+union all \
+(select 'may read ' || format('%I.%I', n.nspname, c.relname) || ' without a role' \
+ from pg_class c join pg_namespace n on n.oid = c.relnamespace \
+ where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname <> 'information_schema' and left(n.nspname, 3) <> 'pg_' \
+   and has_schema_privilege(session_user, n.oid, 'usage') and has_any_column_privilege(session_user, c.oid, 'select') \
+ order by 1 limit 1)";
+
+/// What a query for a caller can reach that leaves the caller's role: each the end of a sentence about the login that
+/// reads for callers with one of these roles.
+pub async fn reachable_without_role(reader: &Reader, roles: &[String]) -> Result<Vec<String>, pg::Error> {
+    let mut lease = reader.for_callers().acquire().await?;
+    let roles = [Some(pg::value::text_array(roles))];
+    let outcomes = lease.session().run(&[PipelineStatement::new(REACHABLE_SQL, &roles)]).await;
+    let outcomes = outcomes.map_err(|failed| failed.error)?;
+    Ok(outcomes.into_iter().flat_map(|outcome| outcome.rows).flatten().flatten().collect())
 }
 
 const CHANGEABLE_SQL: &str = "\

@@ -5,7 +5,7 @@
 //! migrate      create the schema, or update it
 //! roles        the owner, the approvers' and the operators' role, the servers' login
 //! privileges   ownership and grants, by an explicit list
-//! reader       the login of the read path, and SELECT on relations that are new
+//! reader       the logins of the read path, and SELECT on relations that are new
 //! citus        keep the ledger on this node; revoke functions of Citus that act on other nodes from PUBLIC
 //! verify       compare the schema with the one that this binary creates; a difference rolls everything back
 //! tracking     tell the triggers of tracked tables which logins servers have
@@ -138,7 +138,7 @@ pub async fn init(target: &ConnectOptions, options: &InitOptions) -> Result<Init
     };
     if !options.dry_run {
         // The ledger exists now, and its logins can be repaired later.
-        if let Err(error) = reader::repair_login(target, &mut report).await {
+        if let Err(error) = reader::repair_logins(target, &mut report).await {
             report.warnings.push(format!("the login of reads was not checked: {error}"));
         }
         writer_login::check(target, options, &mut report).await;

@@ -11,6 +11,9 @@ use crate::setup::schema::SchemaError;
 /// The placeholder for the login of a server in the list of grants.
 const WRITER: &str = "{writer}";
 
+/// PostgreSQL's name for all roles, which no role can have.
+const EVERYBODY: &str = "public";
+
 /// A table that the migration runner creates. Every reader of the ledger reads its version.
 const HISTORY: &str = "schema_history";
 
@@ -91,7 +94,7 @@ where p.pronamespace = 'countersign'::regnamespace and pg_get_userbyid(p.proowne
 
 /// Every privilege on the ledger that its owner has granted: kind and name of the object, role, and privilege.
 const GRANTS_SQL: &str = "\
-select g.kind, g.name, case g.grantee when 0 then 'PUBLIC' else pg_get_userbyid(g.grantee) end, g.privilege from ( \
+select g.kind, g.name, case g.grantee when 0 then 'public' else pg_get_userbyid(g.grantee) end, g.privilege from ( \
     select 'schema' as kind, 'countersign'::text as name, n.nspowner as owner, a.grantee, a.privilege_type as privilege \
     from pg_namespace n cross join aclexplode(n.nspacl) a where n.nspname = 'countersign' \
     union all \
@@ -125,11 +128,10 @@ impl GrantedPrivilege {
         let same = |grant: &&Grant<'_>| {
             grant.kind == self.kind && grant.name == self.name && grant.privilege == self.privilege
         };
-        self.role != "PUBLIC"
-            && (self.is_restoring(role)
-                || listed.iter().filter(same).any(|grant| grant.role == role)
-                || self.kind == "schema" && self.privilege == "USAGE"
-                || self.kind == "table" && self.privilege == "SELECT" && listed.iter().any(|grant| same(&grant)))
+        let is_readable = self.kind == "schema" && self.privilege == "USAGE"
+            || self.kind == "table" && self.privilege == "SELECT" && listed.iter().any(|grant| same(&grant));
+        listed.iter().filter(same).any(|grant| grant.role == role)
+            || role != EVERYBODY && (self.is_restoring(role) || is_readable)
     }
 
     /// Whether `track` has granted the privilege: EXECUTE on the function that restores rows of a tracked table.
@@ -191,15 +193,16 @@ impl Setup {
         }
         let grants = privileges(&mut self.session).await?;
         for grant in grants.iter().filter(|grant| !grant.is_expected(&writers)) {
-            let role = if grant.role == "PUBLIC" { "public".to_owned() } else { identifier(&grant.role) };
-            self.execute(format!("revoke all on {} from {role} cascade", grant.object())).await?;
+            self.execute(format!("revoke all on {} from {} cascade", grant.object(), identifier(&grant.role))).await?;
             if !self.report.is_new {
                 let change = format!("revoked {} on {} from {}", grant.privilege, grant.object(), grant.role);
                 self.report.changes.push(change);
             }
         }
+        self.grant(EVERYBODY, EVERYBODY, &grants).await?;
         for (role, listed_as) in given {
             self.grant(role, listed_as, &grants).await?;
+            self.grant_connect(role).await?;
         }
         Ok(())
     }
@@ -235,7 +238,7 @@ impl Setup {
                 self.execute(format!("grant {privilege} on {kind} {names} to {to}")).await?;
             }
         }
-        self.grant_connect(role).await
+        Ok(())
     }
 
     /// Grants a role CONNECT on this database, if PUBLIC does not have it.

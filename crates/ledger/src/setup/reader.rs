@@ -1,4 +1,4 @@
-//! The login of the read path and its privileges.
+//! The logins of the read path and their privileges.
 //!
 //! `init` remembers which relations existed (`countersign.reader_relation`). So if an administrator revokes SELECT
 //! from the reader, a later `init` does not grant it again.
@@ -9,8 +9,28 @@ use pg::{ConnectError, ConnectOptions, Session, SessionSettings, scram_verifier}
 use super::{InitReport, ReaderTables, Setup, SkippedRelation, literal};
 use crate::setup::schema::SchemaError;
 
-/// The name of the login, unless another database of the cluster has it already.
-const READER: &str = "countersign_reader";
+/// A login of the read path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReaderKind {
+    /// It has SELECT, and reads for callers without a role.
+    Own,
+    /// It has no rights, and reads as the roles of callers that are granted to it.
+    Callers,
+}
+
+impl ReaderKind {
+    /// The name, unless another database of the cluster has it already.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Own => "countersign_reader",
+            Self::Callers => "countersign_caller",
+        }
+    }
+
+    const fn for_callers(self) -> bool {
+        matches!(self, Self::Callers)
+    }
+}
 
 /// The number of names to try.
 const MAX_NAMES: u32 = 100;
@@ -46,22 +66,16 @@ const REMEMBER: [&str; 4] = [
 ];
 
 impl Setup {
-    /// Creates the reader's login if it does not exist, and grants it SELECT.
+    /// Creates the logins of the read path that do not exist, and grants the reader SELECT.
     pub(super) async fn set_up_reader(&mut self, tables: ReaderTables) -> Result<(), SchemaError> {
-        let known = "select l.role_name from countersign.reader_login l";
-        let known: Option<String> = self.rows::<1>(known, &[]).await?.into_iter().flatten().next();
-        let reader = match known {
-            Some(role) if self.role_exists(&role).await? => role,
-            _ if !self.creates_roles => {
-                self.report.warnings.push(format!(
-                    "there is no login for reading, since {} may not create roles: query_database needs --read-url",
-                    self.user
-                ));
-                return Ok(());
-            }
-            _ => self.create_reader().await?,
+        let Some(reader) = self.login_of(ReaderKind::Own).await? else {
+            self.report.warnings.push(format!(
+                "there is no login for reading, since {} may not create roles: query_database needs --read-url",
+                self.user
+            ));
+            return Ok(());
         };
-        self.grant_connect(&reader).await?;
+        self.login_of(ReaderKind::Callers).await?;
         self.grant_reads(&reader, tables).await?;
         for sql in REMEMBER {
             self.execute(sql.to_owned()).await?;
@@ -70,21 +84,38 @@ impl Setup {
         Ok(())
     }
 
+    /// The login of this kind, created if it does not exist; `None` if it cannot be created.
+    async fn login_of(&mut self, kind: ReaderKind) -> Result<Option<String>, SchemaError> {
+        let known =
+            format!("select l.role_name from countersign.reader_login l where l.for_callers = {}", kind.for_callers());
+        let known: Option<String> = self.rows::<1>(&known, &[]).await?.into_iter().flatten().next();
+        let login = match known {
+            Some(role) if self.role_exists(&role).await? => role,
+            _ if !self.creates_roles => return Ok(None),
+            _ => self.create_reader(kind).await?,
+        };
+        self.grant_connect(&login).await?;
+        Ok(Some(login))
+    }
+
     /// Creates a role with an unused name. An existing role may have members, who could read with the reader's
     /// privileges.
-    async fn create_reader(&mut self) -> Result<String, SchemaError> {
+    async fn create_reader(&mut self, kind: ReaderKind) -> Result<String, SchemaError> {
         let oid = "select d.oid::text from pg_database d where d.datname = current_database()";
         let oid = self.rows::<1>(oid, &[]).await?.concat().concat();
-        let mut role = READER.to_owned();
+        let name = kind.name();
+        let mut role = name.to_owned();
         for number in 1..MAX_NAMES {
             if !self.role_exists(&role).await? {
                 break;
             }
-            role = if number == 1 { format!("{READER}_{oid}") } else { format!("{READER}_{oid}_{number}") };
+            role = if number == 1 { format!("{name}_{oid}") } else { format!("{name}_{oid}_{number}") };
         }
-        let password = self.new_password(&role).await?;
+        let password = self.new_password(&role, kind).await?;
+        let inherits = if kind.for_callers() { "noinherit" } else { "inherit" };
         let rights = "nosuperuser nocreatedb nocreaterole noreplication nobypassrls";
-        let create = |password: &str| format!("create role {} login password {password} {rights}", identifier(&role));
+        let create =
+            |password: &str| format!("create role {} login password {password} {inherits} {rights}", identifier(&role));
         let verifier = literal(&scram_verifier(&password));
         self.execute_secret(&create(&verifier), create("'SCRAM-SHA-256$..'")).await?;
         self.report.roles.push(role.clone());
@@ -94,11 +125,12 @@ impl Setup {
     /// Lets the database generate and store a password of 244 random bits for the login. Neither this statement nor
     /// the verifier that the login gets reveals the password in the server's log, in its statistics or in
     /// `pg_stat_activity`.
-    async fn new_password(&mut self, role: &str) -> Result<String, SchemaError> {
-        self.execute("delete from countersign.reader_login".to_owned()).await?;
+    async fn new_password(&mut self, role: &str, kind: ReaderKind) -> Result<String, SchemaError> {
+        let for_callers = kind.for_callers();
+        self.execute(format!("delete from countersign.reader_login l where l.for_callers = {for_callers}")).await?;
         let sql = format!(
-            "insert into countersign.reader_login (role_name, password) \
-             values ({}, replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''))",
+            "insert into countersign.reader_login (role_name, password, for_callers) \
+             values ({}, replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), {for_callers})",
             literal(role)
         );
         let password = self.rows::<1>(&format!("{sql} returning password"), &[]).await?.concat().concat();
@@ -150,36 +182,54 @@ impl Setup {
     }
 }
 
-/// Gives the reader's login a new password if PostgreSQL does not accept the stored one. If the login cannot connect
-/// for another reason, the report gets a warning.
-pub(super) async fn repair_login(target: &ConnectOptions, report: &mut InitReport) -> Result<(), SchemaError> {
-    let Some(reader) = report.reader.clone() else { return Ok(()) };
+/// Gives each login of the read path a new password if PostgreSQL does not accept the stored one. If a login cannot
+/// connect for another reason, the report gets a warning.
+pub(super) async fn repair_logins(target: &ConnectOptions, report: &mut InitReport) -> Result<(), SchemaError> {
+    for (kind, missed) in
+        [(ReaderKind::Own, "query_database is not served"), (ReaderKind::Callers, "callers with a role cannot read")]
+    {
+        if let Some((login, error)) = repair_login(target, kind, report).await? {
+            report.warnings.push(format!("{login} cannot log in, so {missed}: {error}"));
+        }
+    }
+    Ok(())
+}
+
+/// The login of this kind, and why it cannot connect even with a new password, if it cannot.
+async fn repair_login(
+    target: &ConnectOptions,
+    kind: ReaderKind,
+    report: &mut InitReport,
+) -> Result<Option<(String, ConnectError)>, SchemaError> {
+    if report.reader.is_none() {
+        return Ok(None);
+    }
     let mut setup = Setup::begin(target).await?;
-    let stored = "select l.password from countersign.reader_login l";
-    let stored: Option<String> = setup.rows::<1>(stored, &[]).await?.into_iter().flatten().next();
-    let mut refusal = refusal(target, &reader, stored.as_deref().unwrap_or_default()).await;
+    let stored = format!(
+        "select l.role_name, l.password from countersign.reader_login l where l.for_callers = {}",
+        kind.for_callers()
+    );
+    let Some([login, stored]) = setup.rows::<2>(&stored, &[]).await?.into_iter().next() else { return Ok(None) };
+    let mut refusal = refusal(target, &login, &stored).await;
     if let Some(ConnectError::Authentication(reason)) = &refusal {
         let reason = reason.clone();
-        let password = setup.new_password(&reader).await?;
+        let password = setup.new_password(&login, kind).await?;
         let verifier = scram_verifier(&password);
         let alter = |password: &str| {
-            format!("alter role {} login password {password} valid until 'infinity'", identifier(&reader))
+            format!("alter role {} login password {password} valid until 'infinity'", identifier(&login))
         };
         let altered = setup.execute_secret(&alter(&literal(&verifier)), alter("'SCRAM-SHA-256$..'")).await;
         if altered.is_ok() {
             setup.session.batch_execute("commit").await?;
             report.statements.append(&mut setup.report.statements);
-            refusal = self::refusal(target, &reader, &password).await;
+            refusal = self::refusal(target, &login, &password).await;
             if refusal.is_none() {
-                report.changes.push(format!("gave {reader} a new password, since it could not log in ({reason})"));
+                report.changes.push(format!("gave {login} a new password, since it could not log in ({reason})"));
             }
         }
     }
     setup.session.close().await;
-    if let Some(error) = refusal {
-        report.warnings.push(format!("{reader} cannot log in, so query_database is not served: {error}"));
-    }
-    Ok(())
+    Ok(refusal.map(|error| (login, error)))
 }
 
 /// The reason why a login cannot connect.

@@ -116,6 +116,10 @@ const REPLICATION_SQL: &str = "select current_setting('synchronous_standby_names
     from pg_stat_replication r \
     where not exists (select from pg_replication_slots s where s.active_pid = r.pid and s.slot_type = 'logical')";
 
+const POLICIES_SQL: &str = "\
+select format('%I on %I.%I', p.policyname, p.schemaname, p.tablename) from pg_policies p \
+where concat(p.qual, ' ', p.with_check) ~ 'current_setting\\(''countersign\\.(account_id|claim_)' order by 1";
+
 const APPROVERS_SQL: &str = "select r.rolname::text as login from pg_catalog.pg_roles r \
     where r.rolcanlogin and not r.rolsuper \
       and (pg_catalog.pg_has_role(r.oid, pg_catalog.to_regrole('countersign_approver')::oid, 'member') \
@@ -211,6 +215,11 @@ impl Doctor {
     /// The logins that can approve proposals, except superusers.
     pub async fn approvers(&self) -> Result<Vec<String>, pg::Error> {
         self.texts(APPROVERS_SQL).await
+    }
+
+    /// The policies of row level security that believe a setting of the caller: `policy on schema.table`.
+    pub async fn policies_over_settings(&self) -> Result<Vec<String>, pg::Error> {
+        self.texts(POLICIES_SQL).await
     }
 
     /// Attempts that have been pending for longer than a call may take, newest first.

@@ -113,7 +113,7 @@ const COMPARE_SQL: &str = "select countersign.refuse_after_loss($1)";
 const ADMISSION_SQL: &str = "insert into countersign.admission (slot, correlation_id, account_id, actor, session_id, client_name, \
     client_version, trace_id, reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id, \
     caller_context) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
-const CLAIM_SQL: &str = "select countersign.claim($1, $2, $3, $4)";
+const CLAIM_SQL: &str = "select countersign.claim_attempt($1, $2, $3, $4)";
 /// Makes the attempt of a preview in the preview's transaction, with which it is rolled back.
 const PREVIEW_SQL: &str = "select countersign.claim_preview($3, $2, null, 'preview', $1)";
 

@@ -97,6 +97,7 @@ async fn no_statement_of_a_write_takes_another_identity() {
         made_up.admit().replace("begin isolation level read committed; ", "").replace("; commit", ""),
         "select countersign.reader_credentials()".to_owned(),
         "select countersign.state_keys()".to_owned(),
+        "select countersign.caller_key()".to_owned(),
     ];
     for (number, trick) in tricks.iter().enumerate() {
         let call = Call::new("t", &format!("trick {number}"));

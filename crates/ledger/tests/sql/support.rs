@@ -271,7 +271,7 @@ impl Call {
     }
 
     pub(crate) fn claim(&self, even_if_held: bool) -> String {
-        format!("select countersign.claim('{}', {}, null, {even_if_held})", self.correlation_id, self.slot())
+        format!("select countersign.claim_attempt('{}', {}, null, {even_if_held})", self.correlation_id, self.slot())
     }
 
     pub(crate) fn finish(&self) -> String {

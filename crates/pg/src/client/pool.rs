@@ -87,6 +87,19 @@ pub struct PoolStatus {
     pub waiting: usize,
 }
 
+impl PoolStatus {
+    /// The state of two pools, as that of one.
+    #[must_use]
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self {
+            max: self.max + other.max,
+            in_use: self.in_use + other.in_use,
+            idle: self.idle + other.idle,
+            waiting: self.waiting + other.waiting,
+        }
+    }
+}
+
 /// The first pause before a read tries to connect again. It is short, since a server restarts in milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -116,6 +129,12 @@ impl Pool {
             .build()
             .unwrap_or_else(|_| unreachable!("a pool with a runtime can be built"));
         Self { pool }
+    }
+
+    /// A pool of as many sessions of another login, with the same settings.
+    #[must_use]
+    pub(crate) fn with_login(&self, target: ConnectOptions) -> Self {
+        Self::new(target, self.pool.manager().settings.clone(), self.pool.status().max_size)
     }
 
     /// Leases a session, before `deadline`.

@@ -2,6 +2,7 @@
 //! statements.
 
 mod caller_context;
+mod caller_seal;
 mod collector;
 mod description;
 pub(crate) mod pooler_transaction;
@@ -20,6 +21,7 @@ use crate::client::wire::{self, CancelKey, Connection, Failure, Purpose, Stateme
 use crate::client::wire::{FieldDescription, OtherEngine};
 pub use caller_context::ContextStatements;
 pub(crate) use caller_context::{CONTEXT_SQL, ROLE_SQL};
+pub use caller_seal::CallerSeal;
 use collector::Collector;
 pub use collector::RowRetention;
 pub use description::StatementDescription;

@@ -23,6 +23,15 @@ pub(super) async fn examine(
         Ok(approvers) => people(&approvers),
         Err(error) => Finding::unasked(AREA, "who may approve", &error),
     });
+    match ledger.doctor().policies_over_settings().await {
+        Ok(policies) if policies.is_empty() => {}
+        Ok(policies) => findings.push(Finding::warning(
+            AREA,
+            format!("policies believe settings that a query may find a way to change: {}", policies.join(", ")),
+            "compare with countersign.account() and countersign.claim('..') (docs/topics/row-security.md)",
+        )),
+        Err(error) => findings.push(Finding::unasked(AREA, "the policies of row level security", &error)),
+    }
     findings
 }
 
@@ -123,8 +132,14 @@ pub(super) async fn of_callers(
         None if has_ledger => ledger.reader_login().await.ok(),
         None => Some(target.clone()),
     };
-    let reader = login.map(|login| Reader::new(login, &SearchPath::default(), database.read_limits.clone()));
     let mut findings = Vec::new();
+    let mut reader = login.map(|login| Reader::new(login, &SearchPath::default(), database.read_limits.clone()));
+    if let Some(own) = reader.take_if(|_| has_ledger) {
+        match bootstrap::for_callers(own, ledger, settings, database).await {
+            Ok(own) => reader = Some(own),
+            Err(error) => findings.push(Finding::unasked(AREA, "the login of callers", &error)),
+        }
+    }
     for CallerRole { role, setting, .. } in roles {
         findings.push(match ledger.check_caller_role(reader.as_ref(), role, has_ledger).await {
             Ok(None) => Finding::ok(AREA, format!("statements of callers can run as the role {role} ({setting})")),
@@ -135,6 +150,18 @@ pub(super) async fn of_callers(
             ),
             Err(error) => Finding::unasked(AREA, "the roles of callers", &error),
         });
+    }
+    if let Some(reader) = &reader {
+        match bootstrap::excess_of_callers(reader, settings, database).await {
+            Ok(excess) => findings.extend(excess.into_iter().map(|excess| {
+                Finding::warning(
+                    AREA,
+                    format!("{excess}: a query that leaves its role could use that"),
+                    "revoke it from that login (docs/topics/row-security.md)",
+                )
+            })),
+            Err(error) => findings.push(Finding::unasked(AREA, "the login of callers", &error)),
+        }
     }
     findings
 }

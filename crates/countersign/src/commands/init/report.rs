@@ -39,7 +39,8 @@ pub(super) fn print(report: &InitReport, dbname: &str, arguments: &InitArgs) {
             ledger::OPERATOR => "undoes writes of any account, without login: grant it to people",
             role if role == writer && config.is_some() => "the login of servers",
             role if role == writer => "the login of servers, without a password yet",
-            _ => "the login of reads, its password in the ledger",
+            role if Some(role) == report.reader.as_deref() => "the login of reads, its password in the ledger",
+            _ => "the login of reads as the roles of callers, its password in the ledger",
         };
         print_line(&format!("  created  {role}: {what}"));
     }

@@ -38,7 +38,7 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
 const ADMIT_SQL: &str = "select verdict, original, call_slot from countersign.admit_undo($1, $2::pg_catalog.uuid[], $3, $4, $5, $6, $7, $8)";
-const CLAIM_SQL: &str = "select countersign.claim($1, $2, $3, true)";
+const CLAIM_SQL: &str = "select countersign.claim_attempt($1, $2, $3, true)";
 const PREVIEW_SQL: &str = "select countersign.claim_preview(pg_catalog.gen_random_uuid(), \
     (select pg_catalog.max(r.account_id) from countersign.record r where r.correlation_id operator(pg_catalog.=) any ($1::pg_catalog.uuid[])), $2, $3, $4)";
 const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[])";

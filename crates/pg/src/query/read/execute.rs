@@ -28,7 +28,7 @@ use super::server_json::{ServerJson, explained};
 use super::statement_metadata::StatementMetadata;
 use super::{ReadError, ReadRequest, Reader, ResultSet, refusal, too_large};
 use crate::client::error::{Error, ServerError};
-use crate::client::session::{Session, TransactionSettings};
+use crate::client::session::Session;
 use crate::client::wire::{Failure, Purpose, StatementId};
 use crate::query::columns;
 use crate::query::plan::PlanResult;
@@ -52,7 +52,7 @@ impl Reader {
         session: &mut Session,
         request: &ReadRequest<'_>,
     ) -> Result<ResultSet, ReadError> {
-        session.settings = TransactionSettings::within(request.account.unwrap_or_default(), self.limits.deadline);
+        session.settings = self.settings_for(request.account.unwrap_or_default());
         let mut rows = RowBuffer::new(&self.limits, request);
         let text = (request.sql, request.params.len());
         self.run(session, text, |types| value::encode_all(request.params, types), &mut rows).await?;

@@ -52,7 +52,7 @@ use crate::client::error::Error;
 use crate::client::limits::TruncatedBy;
 use crate::client::pool::{Pool, PoolStatus, PooledSession};
 use crate::client::search_path::SearchPath;
-use crate::client::session::{ContextStatements, Session};
+use crate::client::session::{CallerSeal, ContextStatements, Session, TransactionSettings};
 use crate::client::session_settings::SessionSettings;
 use crate::client::wire::StatementId;
 use crate::query::json_rows::{JsonRows, JsonRowsBuilder};
@@ -65,7 +65,7 @@ pub(crate) use execute::{EMPTY_STATEMENT, is_about_values};
 use function_policy::FunctionPolicy;
 pub(crate) use function_policy::forbidden;
 use mask::{CheckedRules, Masking};
-pub(crate) use mentioned_names::{has_unicode_identifiers, mentioned_calls};
+pub(crate) use mentioned_names::{ATTRIBUTE, has_unicode_identifiers, mentioned_calls};
 pub use page::NextPage;
 use page::PageOrder;
 pub use page_order::PageProblem;
@@ -203,6 +203,9 @@ pub struct Reader {
     checked_rules: Arc<CheckedRules>,
     /// The role and the claims of the caller, if it has any.
     context: Option<Arc<CallerStatements>>,
+    seal: Option<Arc<CallerSeal>>,
+    /// The sessions for callers with a role, if they have a login of their own.
+    callers: Option<Pool>,
 }
 
 /// The statements that give a transaction the context of its caller.
@@ -249,7 +252,37 @@ impl Reader {
             masking: None,
             checked_rules: Arc::default(),
             context: None,
+            seal: None,
+            callers: None,
         }
+    }
+
+    /// Seals the callers of reads, for a ledger that verifies it.
+    #[must_use]
+    pub fn with_seal(mut self, seal: CallerSeal) -> Self {
+        self.seal = Some(Arc::new(seal));
+        self
+    }
+
+    /// Reads of callers with a role use sessions of this login, whose rights no query gets by leaving the role.
+    #[must_use]
+    pub fn with_callers_login(mut self, login: ConnectOptions) -> Self {
+        self.callers = Some(self.pool.with_login(login));
+        self
+    }
+
+    /// The same reader over the sessions for callers with a role.
+    #[must_use]
+    pub fn for_callers(&self) -> Self {
+        let pool = self.callers.as_ref().unwrap_or(&self.pool).clone();
+        Self { pool, ..self.clone() }
+    }
+
+    /// The settings of a transaction on behalf of this account.
+    fn settings_for(&self, account: &str) -> TransactionSettings {
+        let context = self.context.as_ref().map(|caller| caller.context.as_ref());
+        let caller = self.seal.as_ref().map(|seal| seal.seal(account, context)).unwrap_or_default();
+        TransactionSettings { caller, ..TransactionSettings::within(account, self.limits.deadline) }
     }
 
     /// Refuses statements that read a relation of this schema, whatever the login may read.
@@ -283,8 +316,9 @@ impl Reader {
     #[must_use]
     pub fn with_context(&self, context: &Arc<CallerContext>) -> Self {
         let statements = ContextStatements::of(context);
-        let context = |statements| Arc::new(CallerStatements { context: Arc::clone(context), statements });
-        Self { context: statements.map(context), ..self.clone() }
+        let caller = |statements| Arc::new(CallerStatements { context: Arc::clone(context), statements });
+        let reader = if context.role.is_some() { self.for_callers() } else { self.clone() };
+        Self { context: statements.map(caller), ..reader }
     }
 
     fn context_statements(&self) -> Option<&ContextStatements> {
@@ -347,21 +381,29 @@ impl Reader {
         self.give_back(lease, Ok(outcome)).await
     }
 
-    /// The current state of the pool. Reads that wait for the response budget count as waiting.
+    fn pools(&self) -> impl Iterator<Item = &Pool> {
+        [Some(&self.pool), self.callers.as_ref()].into_iter().flatten()
+    }
+
+    /// The current state of the pools. Reads that wait for the response budget count as waiting.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
-        let usage = self.pool.status();
+        let usage = self.pools().map(Pool::status).reduce(PoolStatus::plus).unwrap_or_default();
         PoolStatus { waiting: usage.waiting + self.budget.waiting(), ..usage }
     }
 
     /// Closes the idle sessions that were not used for this time.
     pub async fn close_unused(&self, time: Duration) {
-        self.pool.close_unused(time).await;
+        for pool in self.pools() {
+            pool.close_unused(time).await;
+        }
     }
 
     /// Waits until PostgreSQL has received every pending cancel request. For the end of the process.
     pub async fn drain(&self) {
-        self.pool.drain().await;
+        for pool in self.pools() {
+            pool.drain().await;
+        }
     }
 
     /// Runs one read. Cancelling the future frees the backend.

@@ -23,7 +23,7 @@ use super::page_text::{as_part, chars_before, page_query, without_end};
 use super::prepare::push_explain;
 use super::{Paging, ReadError, ReadRequest, Reader, ResultSet, RowFormat, refusal};
 use crate::client::error::Error;
-use crate::client::session::{Session, StatementDescription, TransactionSettings};
+use crate::client::session::{Session, StatementDescription};
 use crate::client::wire::{Event, Purpose, row_texts};
 use crate::query::plan::PlanResult;
 use crate::query::referenced_objects::called;
@@ -160,7 +160,7 @@ impl Reader {
         if let Some((order, _)) = session.statements.get::<PageOrder>(&cache_key) {
             return Ok(order);
         }
-        session.settings = TransactionSettings::within(request.account.unwrap_or_default(), self.limits.deadline);
+        session.settings = self.settings_for(request.account.unwrap_or_default());
         let seen = Moment::now();
         let name = session.statements.new_name();
         let found = self.look_up_order(session, &name, request).await;

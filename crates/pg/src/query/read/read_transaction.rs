@@ -52,13 +52,13 @@ const SETTINGS_SQL: &str = concat!(
     "select pg_catalog.set_config('countersign.account_id', $1, true), \
             pg_catalog.set_config('statement_timeout', $2, true), pg_catalog.set_config('lock_timeout', $3, true), \
             pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true), \
-            pg_catalog.pg_is_in_recovery(), \
+            pg_catalog.set_config('countersign.caller', $4, true), pg_catalog.pg_is_in_recovery(), \
             pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() operator(pg_catalog.-) pg_catalog.pg_last_xact_replay_timestamp()), ",
     check_client!()
 );
 
 /// The columns of [`SETTINGS_SQL`] about a standby.
-const STANDBY_COLUMNS: std::ops::Range<usize> = 4..6;
+const STANDBY_COLUMNS: std::ops::Range<usize> = 5..7;
 
 /// Settings for a plan for unknown parameters with all partitions: PostgreSQL often decides which partitions it skips
 /// when a statement starts, and EXPLAIN would show only the others.

@@ -87,6 +87,7 @@ impl Reader {
     ) -> Result<(), ReadError> {
         session.settings = TransactionSettings {
             account: String::new(),
+            caller: String::new(),
             statement_timeout_ms: query.statement_timeout.as_millis(),
             lock_timeout_ms: query.lock_timeout.as_millis(),
         };
