@@ -80,6 +80,73 @@ async fn what_an_agent_wrote_runs_only_once_a_person_has_read_it() {
     assert_eq!(has_run().await, "t");
 }
 
+/// An owner of the ledger, who is no superuser, writes another text into a stored change.
+async fn alter_as_owner(db: &Database, owner: &str, id: &str, sql: &str, also: &str) {
+    let alter = format!(
+        "begin; set local role countersign_owner; alter table countersign.schema_change disable trigger user;
+         update countersign.schema_change set sql = '{}' where change_id = '{id}'; {also}
+         alter table countersign.schema_change enable trigger user; commit",
+        sql.replace('\'', "''")
+    );
+    testkit::connect(owner).await.batch_execute(&alter).await.unwrap();
+    assert_eq!(db.value(&format!("select sql from countersign.schema_change where change_id = '{id}'")).await, sql);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_was_altered_in_the_database_is_not_shown_and_does_not_run() {
+    let db = ward().await;
+    db.run("create sequence ward.ran").await;
+    let owner = db.login("keeper", "countersign_owner").await;
+    let agent = server(&db, "agent").await;
+    let id = propose(&agent, "create table ward.a (id int)").await;
+    let other = propose(&agent, "create table ward.b (id int)").await;
+    let digest = stored(&db, &id).await["digest"].as_str().unwrap().to_owned();
+    // A sequence is not rolled back, as the program of a COPY is not.
+    let evil = "select nextval('ward.ran')";
+    alter_as_owner(&db, &owner, &id, evil, "").await;
+    for arguments in [
+        &["show", &id][..],
+        &["show", &id, "--json"],
+        &["show", &id, "--try"],
+        &["apply", &id, "--digest", &digest],
+        &["apply", &id, "--yes"],
+        &["apply", &id, "--yes", "--no-try"],
+        &["list"],
+        &["list", "--json"],
+    ] {
+        let said = schema(&db.url(), arguments).await;
+        assert_eq!(said.code, 1, "{arguments:?}: {said:?}");
+        assert!(
+            said.err.contains(&format!("schema change {id} was altered in the database")),
+            "{arguments:?}: {said:?}"
+        );
+        assert!(said.err.contains(&format!("and {digest} was proposed")), "{arguments:?}: {said:?}");
+        assert!(!said.out.contains("nextval"), "{arguments:?}: {said:?}");
+        // The list has the others.
+        assert_eq!(said.out.contains(&other[..8]), arguments[0] == "list", "{arguments:?}: {said:?}");
+    }
+    let console = Console::on(&db).await;
+    let mut anna = console.browser(&db, "anna", &[]).await;
+    let page = anna.get(&format!("/schema-changes/{id}")).await.body;
+    assert!(page.contains("was altered in the database") && !page.contains("nextval"), "{page}");
+    let inbox = anna.get("/").await.body;
+    assert!(inbox.contains(&format!("schema change {id} was altered")) && inbox.contains(&other), "{inbox}");
+    agent.fail("get_proposal", json!({"proposal_id": id}), "digest_mismatch").await;
+    // An owner who makes the digest of the new text as well has another digest than a person has looked at.
+    let sealed = format!(
+        "update countersign.schema_change c set digest = countersign.schema_change_digest(c) where change_id = '{id}';"
+    );
+    alter_as_owner(&db, &owner, &id, evil, &sealed).await;
+    let refused = schema(&db.url(), &["apply", &id, "--digest", &digest]).await;
+    assert!(refused.code == 1 && refused.err.contains("what you looked at is not what is stored"), "{refused:?}");
+    assert_eq!(db.value("select is_called from ward.ran").await, "f");
+    assert_eq!(status(&db, &id).await, "pending");
+    // It can be rejected, whatever its text is.
+    alter_as_owner(&db, &owner, &id, "select 2", "").await;
+    assert!(schema(&db.url(), &["reject", &id]).await.succeeded().out.contains("nothing was changed"));
+    assert_eq!(status(&db, &id).await, "rejected");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_proposes_and_a_person_carries_out_with_tracking_renewed() {
     let Some((db, manifest)) = hospital().await else { return };

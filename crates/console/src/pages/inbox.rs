@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http_server::HttpConnection;
 use ledger::console::ConsolePerson;
 use ledger::proposals::{OutlinedProposal, not_found};
-use ledger::schema_changes::SchemaChange;
+use ledger::schema_changes::Loaded;
 use review::ago::ago;
 use types::{Failure, ProposalId, Tier, visible};
 
@@ -97,7 +97,7 @@ struct Line {
 /// The proposals and the open schema changes of one database.
 struct Proposals {
     waiting: Vec<OutlinedProposal>,
-    changes: Vec<SchemaChange>,
+    changes: Vec<Loaded>,
     ended: Vec<OutlinedProposal>,
 }
 
@@ -250,14 +250,26 @@ fn waiting_line(
     }
 }
 
-fn change_line(change: &SchemaChange, database: &ConsoleDatabase, is_named: bool) -> ChangeLine {
-    ChangeLine {
-        path: database.path(format_args!("/schema-changes/{}", change.change_id)),
-        database: if is_named { name(database) } else { None },
-        reason: visible(&change.reason),
-        by: proposer(change.actor.as_deref(), change.account_id.as_str()),
-        at: change.created_at.clone(),
-        status: change.status.as_str(),
+fn change_line(change: &Loaded, database: &ConsoleDatabase, is_named: bool) -> ChangeLine {
+    let path = |id| database.path(format_args!("/schema-changes/{id}"));
+    let database = if is_named { name(database) } else { None };
+    match change {
+        Ok(change) => ChangeLine {
+            path: path(change.change_id),
+            database,
+            reason: visible(&change.reason),
+            by: proposer(change.actor.as_deref(), change.account_id.as_str()),
+            at: change.created_at.clone(),
+            status: change.status.as_str(),
+        },
+        Err(altered) => ChangeLine {
+            path: path(altered.change_id),
+            database,
+            reason: altered.to_string(),
+            by: String::new(),
+            at: String::new(),
+            status: "altered",
+        },
     }
 }
 

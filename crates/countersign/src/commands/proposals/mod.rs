@@ -101,7 +101,7 @@ async fn find(ledger: &Ledger, prefix: &IdPrefix) -> anyhow::Result<Proposal> {
 /// A schema change whose id begins with this prefix.
 async fn find_change(ledger: &Ledger, prefix: &IdPrefix) -> anyhow::Result<Option<SchemaChange>> {
     let found = ledger.schema_changes().find(prefix, 1).await.map_err(|failure| refused(&failure))?;
-    Ok(found.into_iter().next())
+    Ok(found.into_iter().next().transpose()?)
 }
 
 fn not_found(prefix: &IdPrefix) -> anyhow::Error {

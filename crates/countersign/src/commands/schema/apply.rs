@@ -59,7 +59,7 @@ async fn of_file(
 async fn of_id(arguments: &ApplyArgs, id: &IdPrefix, settings: &DatabaseSettings) -> anyhow::Result<ExitCode> {
     let ledger = open(settings).await?;
     let changes = ledger.schema_changes();
-    let change = find(&changes, id).await?;
+    let change = find(&changes, id).await??;
     show::print(&change);
     if !change.status.is_open() {
         bail!("the schema change is {}; nothing was done", change.status.as_str());

@@ -8,9 +8,9 @@ mod show;
 
 use std::process::ExitCode;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, ensure};
 use ledger::Ledger;
-use ledger::schema_changes::{SchemaChange, SchemaChanges};
+use ledger::schema_changes::{Loaded, SchemaChanges};
 use review::sentences::refused_change;
 use types::{Failure, IdPrefix, visible};
 
@@ -22,6 +22,9 @@ use crate::terminal::os_user;
 use crate::terminal::short_id::{self, short};
 use crate::terminal::table::{table, to_the_second, with_heading, without_empty_columns};
 use crate::terminal::{print_json, print_line, print_lines, width};
+
+/// The state of a change that was altered in the database after it was proposed.
+const ALTERED: &str = "altered";
 
 pub(crate) async fn run(command: SchemaCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
     match command {
@@ -51,9 +54,12 @@ async fn open(settings: &DatabaseSettings) -> anyhow::Result<Ledger> {
 }
 
 /// The only schema change whose id begins with this prefix.
-async fn find(changes: &SchemaChanges, prefix: &IdPrefix) -> anyhow::Result<SchemaChange> {
+async fn find(changes: &SchemaChanges, prefix: &IdPrefix) -> anyhow::Result<Loaded> {
     let matches = changes.find(prefix, short_id::LOOKED_FOR).await.map_err(|failure| refused(&failure))?;
-    let describe = |one: &SchemaChange| format!("{} {} {}", one.change_id, one.status.as_str(), visible(&one.reason));
+    let describe = |one: &Loaded| match one {
+        Ok(one) => format!("{} {} {}", one.change_id, one.status.as_str(), visible(&one.reason)),
+        Err(altered) => format!("{} {ALTERED}", altered.change_id),
+    };
     let found = short_id::only(prefix, matches, describe)?;
     found.ok_or_else(|| {
         anyhow!("no schema change has the id {}: `countersign schema list` has those that there are", prefix.as_str())
@@ -64,31 +70,36 @@ async fn list(arguments: &ListArgs, settings: &DatabaseSettings) -> anyhow::Resu
     let found = open(settings).await?.schema_changes().list(arguments.status, arguments.limit).await;
     let found = found.map_err(|failure| refused(&failure))?;
     if arguments.json {
-        found.iter().for_each(print_json);
+        found.iter().flatten().for_each(print_json);
     } else if found.is_empty() {
         print_line("No schema changes.");
     } else {
-        let row = |change: &SchemaChange| {
-            vec![
+        let row = |change: &Loaded| match change {
+            Ok(change) => vec![
                 short(&change.change_id.to_string()),
                 change.status.as_str().to_owned(),
                 to_the_second(&change.created_at),
                 visible(change.account_id.as_str()),
                 visible(&change.reason),
-            ]
+            ],
+            Err(altered) => {
+                let id = short(&altered.change_id.to_string());
+                vec![id, ALTERED.to_owned(), String::new(), String::new(), String::new()]
+            }
         };
         let rows = with_heading(["ID", "STATE", "PROPOSED", "ACCOUNT", "REASON"], found.iter().map(row));
         print_lines(table(&without_empty_columns(rows), width()));
     }
+    let altered: Vec<String> = found.iter().filter_map(|one| one.as_ref().err()).map(ToString::to_string).collect();
+    ensure!(altered.is_empty(), "{}", altered.join("\n"));
     Ok(())
 }
 
 async fn reject(arguments: &RejectArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let changes = open(settings).await?.schema_changes();
-    let change = find(&changes, &arguments.id).await?;
-    let ended = changes.reject(change.change_id, &os_user::name(), arguments.reason.as_deref()).await;
-    let ended = ended.map_err(|failure| refused(&failure))?;
-    print_line(&match ended.steps.iter().filter(|step| step.ended_at.is_some()).count() {
+    let id = find(&changes, &arguments.id).await?.map_or_else(|altered| altered.change_id, |change| change.change_id);
+    let ended = changes.reject(id, &os_user::name(), arguments.reason.as_deref()).await;
+    print_line(&match ended.map_err(|failure| refused(&failure))? {
         0 => "Rejected: nothing was changed.".to_owned(),
         steps => format!("Given up: {steps} steps had ended, and stay."),
     });

@@ -38,7 +38,7 @@ struct ShownChange<'a> {
 pub(super) async fn run(arguments: &ShowArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let ledger = open(settings).await?;
     let changes = ledger.schema_changes();
-    let change = find(&changes, &arguments.id).await?;
+    let change = find(&changes, &arguments.id).await??;
     let text = SchemaChangeText::parse(&change.sql);
     let options = (arguments.is_tried && change.status.is_open()).then(|| arguments.trial.options());
     let tried = match (&text, &options) {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! propose   an agent's text is stored (`SchemaChanges::propose`), or a person's (`bring`)
+//! stored    a change as the table has it: one that was altered there is not loaded
 //! impact    tries a change in the person's login, in a transaction that is rolled back: `catalog_difference` compares
 //!           the catalog before and after, `tool_impact` the tools that compile, `inverse` says how to take the change back
 //! apply     carries it out step by step; `step` runs one
@@ -13,6 +14,7 @@ mod impact;
 mod inverse;
 mod schema_change;
 mod step;
+mod stored;
 mod tool_impact;
 
 use std::time::Duration;
@@ -29,12 +31,17 @@ pub use impact::{
 };
 pub use inverse::Inverse;
 pub use schema_change::{SchemaChange, SchemaChangeOrigin, SchemaChangeStatus, SchemaStep};
+pub use stored::AlteredSchemaChange;
 pub use tool_impact::{BrokenTool, CompiledTools, ToolCompiler, ToolImpact};
 
+use self::stored::StoredSchemaChange;
 use crate::evidence::records::Records;
 use crate::evidence::values::rfc3339;
 use crate::people::proposals::may_not_decide;
 use crate::write::failures::ledger_failure;
+
+/// A change as it was proposed, or the finding that it was altered since.
+pub type Loaded = Result<SchemaChange, AlteredSchemaChange>;
 
 /// The maximum number of changes of an account that wait.
 const MAX_PENDING: u32 = 20;
@@ -43,7 +50,9 @@ const MAX_PENDING: u32 = 20;
 pub const MAX_REASON_CHARS: usize = 500;
 
 const COLUMNS_SQL: &str = concat!(
-    "select c.change_id, c.account_id, c.actor, c.origin, c.reason, c.sql, c.digest, ",
+    "select c.change_id, c.account_id, c.actor, c.origin, c.reason, c.sql, c.digest, c.proposed_login, \
+     c.caller_context::text as hashed_context, extract(epoch from c.created_at)::text as hashed_creation, \
+     extract(epoch from c.expires_at)::text as hashed_expiry, ",
     rfc3339!("c.created_at"),
     " as created_at, ",
     rfc3339!("c.expires_at"),
@@ -71,6 +80,8 @@ const PROPOSE_SQL: &str =
     "select * from countersign.propose_schema_change($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer)";
 const BRING_SQL: &str = "select * from countersign.bring_schema_change($1, $2, $3, $4)";
 const NONCE_SQL: &str = "select countersign.begin_decision($1)";
+const ENDED_STEPS_SQL: &str =
+    "select count(*) from countersign.schema_step s where s.change_id = $1::uuid and s.ended_at is not null";
 const REJECT_SQL: &str = "select countersign.reject_schema_change($1, $2, $3, $4)";
 
 /// The schema changes of one database.
@@ -127,42 +138,50 @@ impl SchemaChanges {
     }
 
     /// A change of this caller, or of anybody if `owner` is `None`.
+    ///
+    /// # Errors
+    /// It was altered in the database ([`AlteredSchemaChange`]), or the database failed.
     pub async fn get(&self, owner: Option<&Principal>, id: SchemaChangeId) -> Result<Option<SchemaChange>, Failure> {
         let account = owner.map(|owner| owner.account_id.as_str().to_owned());
         let params = [Some(id.to_string()), account, owner.and_then(|owner| owner.context.to_json())];
-        Ok(self.read(ONE_SQL, &params).await?.into_iter().next())
+        Ok(self.read(ONE_SQL, &params).await?.into_iter().next().transpose()?)
     }
 
     /// The newest changes of all accounts first.
-    pub async fn list(&self, status: Option<SchemaChangeStatus>, limit: u32) -> Result<Vec<SchemaChange>, Failure> {
+    pub async fn list(&self, status: Option<SchemaChangeStatus>, limit: u32) -> Result<Vec<Loaded>, Failure> {
         self.read(LIST_SQL, &[status.map(|status| status.as_str().to_owned()), Some(limit.to_string())]).await
     }
 
     /// The changes that wait for a person, the oldest first.
-    pub async fn open(&self, limit: u32) -> Result<Vec<SchemaChange>, Failure> {
+    pub async fn open(&self, limit: u32) -> Result<Vec<Loaded>, Failure> {
         self.read(OPEN_SQL, &[Some(limit.to_string())]).await
     }
 
     /// The number of changes that wait for a person.
     pub async fn waiting(&self) -> Result<u64, Failure> {
-        let count = self.run(WAITING_SQL, &[]).await?.into_value();
+        self.count(WAITING_SQL, &[]).await
+    }
+
+    async fn count(&self, sql: &str, params: &[Option<String>]) -> Result<u64, Failure> {
+        let count = self.run(sql, params).await?.into_value();
         Ok(count.and_then(|count| count.parse().ok()).unwrap_or_default())
     }
 
     /// The changes whose id begins with this prefix, newest first.
-    pub async fn find(&self, prefix: &IdPrefix, limit: u32) -> Result<Vec<SchemaChange>, Failure> {
+    pub async fn find(&self, prefix: &IdPrefix, limit: u32) -> Result<Vec<Loaded>, Failure> {
         let [low, high] = prefix.range();
         self.read(FIND_SQL, &[Some(low), Some(high), Some(limit.to_string())]).await
     }
 
-    /// Rejects a pending change, or gives one up that was begun. Returns the change as it is then.
-    pub async fn reject(&self, id: SchemaChangeId, who: &str, reason: Option<&str>) -> Result<SchemaChange, Failure> {
+    /// Rejects a pending change, or gives one up that was begun: also one that was altered. Returns the number of steps
+    /// that had ended.
+    pub async fn reject(&self, id: SchemaChangeId, who: &str, reason: Option<&str>) -> Result<u64, Failure> {
         let nonce = self.begin_decision(id).await?;
         let nonce = Some(nonce.expose().to_owned());
         let params = [Some(id.to_string()), Some(who.to_owned()), reason.map(str::to_owned), nonce];
         let verdict = self.run(REJECT_SQL, &params).await?.into_value().unwrap_or_default();
         match verdict.as_str() {
-            "done" | "given_up" | "rejected" => self.get(None, id).await?.ok_or_else(not_found),
+            "done" | "given_up" | "rejected" => self.count(ENDED_STEPS_SQL, &[Some(id.to_string())]).await,
             "busy" => Err(Failure::new(ErrorCode::NotPermitted, "the schema change is being carried out now")),
             verdict => Err(refused(verdict)),
         }
@@ -180,9 +199,11 @@ impl SchemaChanges {
         answer.map_err(|error| may_not_decide(&error).unwrap_or_else(|| ledger_failure(&error)))
     }
 
-    async fn read(&self, which: &str, params: &[Option<String>]) -> Result<Vec<SchemaChange>, Failure> {
+    /// Reads changes. Every text that is shown, tried or carried out comes from here.
+    async fn read(&self, which: &str, params: &[Option<String>]) -> Result<Vec<Loaded>, Failure> {
         let rows = self.records.rows(&format!("{COLUMNS_SQL}{which}"), params).await;
-        rows.map_err(|error| ledger_failure(&error))
+        let rows: Vec<StoredSchemaChange> = rows.map_err(|error| ledger_failure(&error))?;
+        Ok(rows.into_iter().map(StoredSchemaChange::verified).collect())
     }
 }
 
