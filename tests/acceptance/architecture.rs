@@ -15,7 +15,7 @@ const ALLOWED: [(&str, &[&str]); 29] = [
     ("countersign-agent-cli", &["countersign-types", "countersign-pg"]),
     ("countersign-manifest", &["countersign-types"]),
     ("countersign-tlog", &["countersign-os"]),
-    ("countersign-schema-change", &[]),
+    ("countersign-schema-change", &["countersign-types"]),
     ("countersign-http-client", &[]),
     ("countersign-http-server", &[]),
     ("countersign-telemetry", &["countersign-types", "countersign-http-client"]),

@@ -323,11 +323,7 @@ async fn hostile_text_is_refused_or_changes_nothing() {
     for (sql, word) in [
         ("alter table ward.bed add a int; do $$ begin commit; end $$", "invalid transaction termination"),
         (begin.as_str(), "not for the statements of a write"),
-        ("alter table ward.bed add a int; drop trigger protect_record on countersign.record", "countersign"),
-        (
-            "alter table ward.bed add a int; do $$ begin execute 'set role countersign_writer'; end $$; drop table ward.nothing",
-            "nothing",
-        ),
+        ("alter table ward.bed add a int; drop trigger protect_record on countersign.record", "the ledger's record"),
     ] {
         let id = propose(&agent, sql).await;
         let failed = schema(&db.url(), &["apply", &id, "--yes", "--no-try"]).await;
@@ -337,6 +333,93 @@ async fn hostile_text_is_refused_or_changes_nothing() {
     }
     assert_eq!(db.value("select string_agg(attname, ' ' order by attnum) from pg_attribute where attrelid = 'ward.bed'::regclass and attnum > 0").await, "id label");
     assert_eq!(db.value("select count(*) from pg_trigger where tgname = 'protect_record'").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_code_of_a_text_gives_a_role_changes_the_role_or_touches_the_ledger() {
+    let db = ward().await;
+    let agent = server(&db, "agent").await;
+    let writer = db.value("select role_name from countersign.writer_login").await;
+    db.run(&format!(
+        "create function ward.promote() returns void language plpgsql as
+             $$ begin execute 'grant countersign_approver to {writer}'; end $$"
+    ))
+    .await;
+    let role = "it changes the role in which the text runs";
+    let grant = format!("do $$ begin grant countersign_approver to {writer}; end $$");
+    let create = "do $$ begin execute 'create role \"ward boss\" superuser'; end $$";
+    let setting = format!("do $$ begin alter role {writer} set search_path = ward; end $$");
+    let expose = format!("grant update on countersign.schema_change to {writer}");
+    let expose_in_code = format!("do $$ begin grant update on countersign.schema_change to {writer}; end $$");
+    let forge = "alter table countersign.event disable trigger user; delete from countersign.event; \
+                 alter table countersign.event enable trigger user";
+    for (sql, word) in [
+        (grant.as_str(), "it changes pg_auth_members, which all databases share"),
+        ("select ward.promote()", "it changes pg_auth_members, which all databases share"),
+        (create, "it changes pg_authid, which all databases share"),
+        (setting.as_str(), "it changes pg_db_role_setting, which all databases share"),
+        (expose.as_str(), "it grants UPDATE on table countersign.\"schema_change\""),
+        (expose_in_code.as_str(), "it grants UPDATE on table countersign.\"schema_change\""),
+        (forge, "it changes the ledger's event"),
+        (
+            "create or replace function countersign.sweep_marker() returns int language sql as 'select 1'",
+            "sweep_marker",
+        ),
+        ("do $$ begin execute 'set role pg_monitor'; end $$; select 1", role),
+        ("do $$ begin perform set_config('ro' || 'le', 'pg_monitor', false); end $$", role),
+        ("do $$ begin execute 'set session authorization pg_monitor'; end $$", role),
+        ("set U&\"\\0072ole\" = 'pg_monitor'", role),
+    ] {
+        let id = propose(&agent, &format!("create table ward.new (id int);\n{sql}")).await;
+        let tried = schema(&db.url(), &["show", &id, "--try"]).await.succeeded().out;
+        assert!(tried.contains("fails") && tried.contains(word), "{sql}: {tried}");
+        let refused = schema(&db.url(), &["apply", &id, "--yes"]).await;
+        assert!(refused.code == 1 && refused.err.contains(word), "{sql}: {refused:?}");
+        assert_eq!(status(&db, &id).await, "pending", "{sql}");
+        // Untried it is refused as well, and nothing of it stays.
+        let refused = schema(&db.url(), &["apply", &id, "--yes", "--no-try"]).await;
+        assert!(refused.code == 1 && refused.err.contains(word), "{sql}: {refused:?}");
+        assert_eq!(status(&db, &id).await, "failed", "{sql}");
+        assert_eq!(db.value("select to_regclass('ward.new') is null").await, "t", "{sql}");
+    }
+    assert_eq!(db.value(&format!("select pg_has_role('{writer}', 'countersign_approver', 'member')")).await, "f");
+    assert_eq!(db.value("select count(*) from pg_roles where rolname = 'ward boss'").await, "0");
+    // What belongs to the database is none of this: owners, policies, privileges, and writes to a tracked table.
+    run_countersign(&db.url(), &["track", "ward.bed"]).await.succeeded();
+    let id = propose(
+        &agent,
+        &format!(
+            "alter table ward.bed enable row level security; create policy p on ward.bed to {writer} using (true);
+             grant select on ward.bed to {writer}; alter default privileges in schema ward grant select on tables to {writer};
+             update ward.bed set label = 'B'; alter table ward.bed owner to pg_monitor; alter table ward.bed owner to postgres"
+        ),
+    )
+    .await;
+    let applied = schema(&db.url(), &["apply", &id, "--yes"]).await.succeeded().out;
+    assert!(applied.contains("Applied."), "{applied}");
+    let added = applied.lines().find(|line| line.contains("default privileges of postgres in ward on tables"));
+    assert!(added.is_some_and(|line| line.starts_with("added") && line.contains(&writer)), "{applied}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn comments_and_words_of_two_scripts_are_shown_wherever_the_text_is() {
+    let db = ward().await;
+    let agent = server(&db, "agent").await;
+    let sql = "-- agreed with the wards\ncreate table ward.s\u{441} (id int); -- not ward.sc\n\
+               create index concurrently on ward.s\u{441} (id);\n/* the end */";
+    let answer = agent.succeed("propose_schema_change", json!({"sql": sql, "reason": "r"})).await;
+    let warning = "\"s\\u{441}\" mixes Latin and Cyrillic letters in one word; it may look like another name.";
+    assert!(answer["data"]["findings"].to_string().contains("mixed-scripts"), "{answer}");
+    let id = answer["data"]["proposal_id"].as_str().unwrap();
+    for arguments in [&["show", id][..], &["apply", id, "--yes"]] {
+        let shown = schema(&db.url(), arguments).await.succeeded().out;
+        for part in ["-- agreed with the wards", "-- not ward.sc", "/* the end */", &format!("line 2: {warning}")] {
+            assert!(shown.contains(part), "{part} is missing: {shown}");
+        }
+    }
+    let console = Console::on(&db).await;
+    let page = console.browser(&db, "anna", &[]).await.get(&format!("/schema-changes/{id}")).await.body;
+    assert!(page.contains("agreed with the wards") && page.contains("mixes Latin and Cyrillic"), "{page}");
 }
 
 /// A command that runs, and its lines.

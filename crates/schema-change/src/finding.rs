@@ -1,19 +1,23 @@
-//! What `squawk` finds in a text.
+//! What `squawk` finds in a text, and words that may look like others.
 
 use serde::Serialize;
 use squawk_lexer::{TokenKind, tokenize};
 use squawk_linter::{Linter, Rule};
 use squawk_syntax::SourceFile;
+use types::mixed_words;
 
 use crate::text::Position;
 
 /// The maximum number of findings.
 const MAX_FINDINGS: usize = 100;
 
+/// The rule about words that mix scripts: a table's name with one Cyrillic letter looks like that of another table.
+const MIXED_SCRIPTS: &str = "mixed-scripts";
+
 /// Something that the linter advises against.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The name of the rule, as squawk's documentation has it.
+    /// The name of the rule, as squawk's documentation has it, or [`MIXED_SCRIPTS`].
     pub rule: String,
     /// The line, from 1.
     pub line: u32,
@@ -34,18 +38,28 @@ const OWN: [Rule; 6] = [
 ];
 
 pub(crate) fn find(sql: &str) -> Vec<Finding> {
+    let mixed = sql.lines().zip(1..).flat_map(|(text, line)| {
+        mixed_words(text).map(move |word| Finding {
+            rule: MIXED_SCRIPTS.to_owned(),
+            line,
+            message: format!(
+                "\"{}\" mixes {} in one word; it may look like another name.",
+                word.escaped(),
+                word.letters()
+            ),
+            help: None,
+        })
+    });
     let without_comments = blank_comments(sql);
     let parse = SourceFile::parse(&without_comments);
     let mut linter = Linter::with_rules(&[], &OWN);
-    let found = linter.lint(&parse, &without_comments).into_iter().take(MAX_FINDINGS);
-    found
-        .map(|violation| Finding {
-            rule: violation.code.to_string(),
-            line: Position::of(sql, usize::from(violation.text_range.start())).line,
-            message: violation.message,
-            help: violation.help,
-        })
-        .collect()
+    let linted = linter.lint(&parse, &without_comments).into_iter().map(|violation| Finding {
+        rule: violation.code.to_string(),
+        line: Position::of(sql, usize::from(violation.text_range.start())).line,
+        message: violation.message,
+        help: violation.help,
+    });
+    mixed.chain(linted).take(MAX_FINDINGS).collect()
 }
 
 /// The text with spaces instead of comments: a comment of the text could turn rules off.

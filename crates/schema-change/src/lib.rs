@@ -102,13 +102,7 @@ mod tests {
             ("select 1;\ncommit", "line 2, column 1", "transaction"),
             ("begin; select 1; end", "line 1, column 1", "transaction"),
             ("select 1; savepoint a", "line 1, column 11", "transaction"),
-            ("set role x; select 1", "line 1, column 1", "role"),
-            ("set session authorization x", "line 1, column 1", "role"),
-            ("reset role", "line 1, column 1", "role"),
             ("copy a from stdin", "line 1, column 1", "COPY"),
-            ("alter system set work_mem = '1GB'", "line 1, column 1", "database"),
-            ("create database x", "line 1, column 1", "database"),
-            ("drop database x", "line 1, column 1", "database"),
             ("prepare x as select 1", "line 1, column 1", "prepared"),
             ("discard all", "line 1, column 1", "prepared"),
             ("select 1;\n\\d orders", "line 2, column 1", "psql"),
@@ -122,6 +116,115 @@ mod tests {
             assert!(said.starts_with(place) && said.contains(word), "{sql:?}: {said}");
         }
         assert!(refused(&format!("select '{}'", "x".repeat(MAX_BYTES))).contains("65536"));
+    }
+
+    #[test]
+    fn no_spelling_changes_the_role() {
+        for sql in [
+            "set role x",
+            "set local role x",
+            "set session role 'x'",
+            "set role none",
+            "reset role",
+            "set role to x",
+            "set \"role\" = 'x'",
+            "set local \"ROLE\" to x",
+            "set session \"role\" = default",
+            "reset \"role\"",
+            "set session authorization x",
+            "set local session authorization default",
+            "reset session authorization",
+            "set session_authorization = 'x'",
+            "set \"Session_Authorization\" to x",
+            "reset session_authorization",
+            "select set_config('role', 'x', true)",
+            "select pg_catalog . set_config ( /* this */ 'Role', 'x', false) from a",
+            "with a as (select \"set_config\"('session_authorization', 'x', true)) select * from a",
+            "insert into a values (set_config('role', 'x', true))",
+        ] {
+            let said = refused(&format!("select 1;\n{sql}; drop table a"));
+            assert!(said.starts_with("line 2, column 1") && said.contains("cannot change the role"), "{sql}: {said}");
+        }
+        for sql in [
+            "set search_path = shop",
+            "reset work_mem",
+            "set local time zone 'UTC'",
+            "select set_config('search_path', 'role', true)",
+            "create function f() returns int language sql set role = 'x' as 'select 1'",
+        ] {
+            SchemaChangeText::parse(sql).unwrap();
+        }
+    }
+
+    #[test]
+    fn statements_about_the_whole_server_are_refused_and_grants_of_objects_are_not() {
+        for sql in [
+            "alter system set work_mem = '1GB'",
+            "create database x",
+            "drop database x",
+            "alter database x set role = 'y'",
+            "alter database x owner to y",
+            "alter tablespace x owner to y",
+            "create role x superuser",
+            "create user x",
+            "create group x",
+            "alter role x set role = 'y'",
+            "alter user x password 'p'",
+            "alter group x add user y",
+            "drop role if exists x",
+            "drop user x",
+            "drop group x",
+            "grant a to b",
+            "grant countersign_approver to countersign_writer with admin option",
+            "grant a, b to public granted by c",
+            "revoke a from b",
+            "revoke admin option for a from b",
+            "grant connect on database x to y",
+            "revoke create on tablespace x from y",
+            "grant set on parameter work_mem to y",
+            "reassign owned by x to y",
+            "drop owned by x",
+            "comment on role x is 'y'",
+            "comment on database x is 'y'",
+            "comment on tablespace x is 'y'",
+        ] {
+            let said = refused(sql);
+            assert!(said.contains("more than this database"), "{sql}: {said}");
+        }
+        for sql in [
+            "grant select, insert (a) on shop.orders to b with grant option",
+            "grant all on all tables in schema shop to b",
+            "grant usage on schema shop to b",
+            "grant execute on function f(int) to b",
+            "revoke all on shop.orders from public",
+            "alter default privileges in schema shop grant select on tables to b",
+            "comment on table a is 'role x'",
+            "create policy p on a to b using (true)",
+            "alter table a owner to b",
+        ] {
+            SchemaChangeText::parse(sql).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_steps_show_the_whole_text_with_its_comments() {
+        let sql = "-- why\ncreate table a (b int); -- of a\n\n/* before\n   the index */\ncreate index on a (b);\n\
+                   create index concurrently on a (b); -- after it\n-- the end\n";
+        let parsed = SchemaChangeText::parse(sql).unwrap();
+        let shown: Vec<&str> = parsed.steps().iter().map(|step| step.source.as_str()).collect();
+        assert_eq!(shown.concat(), sql);
+        assert!(shown[0].contains("of a") && shown[0].ends_with("create index on a (b);"), "{shown:?}");
+        assert!(shown[1].ends_with("-- after it\n-- the end\n"), "{shown:?}");
+        assert!(parsed.steps().iter().all(|step| !step.sql().contains("--")), "comments do not run");
+    }
+
+    #[test]
+    fn a_name_that_may_look_like_another_one_is_found() {
+        let sql = "select 1;\ndrop table x.s\u{441}; -- p\u{430}yment";
+        let found: Vec<Finding> = SchemaChangeText::parse(sql).unwrap().findings().to_vec();
+        let found: Vec<&Finding> = found.iter().filter(|one| one.rule == "mixed-scripts").collect();
+        let message = "\"s\\u{441}\" mixes Latin and Cyrillic letters in one word; it may look like another name.";
+        assert_eq!((found.len(), found[0].line, found[0].message.as_str()), (2, 2, message));
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub struct SchemaChangeStep {
     /// Whether it is one statement that cannot run in a transaction.
     pub is_alone: bool,
     pub statements: Vec<Statement>,
+    /// The part of the text that the step stands for, with the comments between its statements. All steps together
+    /// have the whole text. It is for readers: only `statements` run.
+    pub source: String,
 }
 
 impl SchemaChangeStep {
@@ -62,6 +65,7 @@ pub(crate) fn steps(sql: &str, parse: &Parse<SourceFile>) -> Result<Vec<SchemaCh
         return Err(syntax_error(sql, error));
     }
     let mut steps: Vec<SchemaChangeStep> = Vec::new();
+    let mut shown_up_to = 0;
     for element in parse.tree().syntax().children_with_tokens() {
         let offset = usize::from(element.text_range().start());
         let node = match element {
@@ -77,17 +81,29 @@ pub(crate) fn steps(sql: &str, parse: &Parse<SourceFile>) -> Result<Vec<SchemaCh
         }
         let statement = Statement { sql: node.text().to_string(), line: Position::of(sql, offset).line };
         let is_alone = runs_alone(&node);
+        let end = usize::from(node.text_range().end());
+        let source = sql.get(shown_up_to..end).unwrap_or_default();
+        shown_up_to = end;
         match steps.last_mut() {
-            Some(step) if !step.is_alone && !is_alone => step.statements.push(statement),
+            Some(step) if !step.is_alone && !is_alone => {
+                step.statements.push(statement);
+                step.source.push_str(source);
+            }
             _ => {
                 let number = u32::try_from(steps.len() + 1).unwrap_or(u32::MAX);
-                steps.push(SchemaChangeStep { number, is_alone, statements: vec![statement] });
+                steps.push(SchemaChangeStep {
+                    number,
+                    is_alone,
+                    statements: vec![statement],
+                    source: source.to_owned(),
+                });
             }
         }
     }
-    if steps.is_empty() {
+    let Some(last) = steps.last_mut() else {
         return Err(SchemaChangeError::new(sql, 0, "the text has no statement"));
-    }
+    };
+    last.source.push_str(sql.get(shown_up_to..).unwrap_or_default());
     Ok(steps)
 }
 
@@ -104,7 +120,17 @@ fn syntax_error(sql: &str, error: &SyntaxError) -> SchemaChangeError {
     SchemaChangeError::new(sql, offset, format!("syntax error: {}", error.message()))
 }
 
-/// Why a statement cannot be part of a schema change.
+const ROLE_REFUSAL: &str =
+    "a schema change runs in the login of the person who carries it out: it cannot change the role";
+
+const SERVER_REFUSAL: &str = "the statement is about roles, databases or the whole server, so about more than this database: run it outside of \
+     countersign";
+
+/// The settings that change the role.
+const ROLE_SETTINGS: [&str; 2] = ["role", "session_authorization"];
+
+/// Why a statement cannot be part of a schema change. What a function or a `DO` block does is not seen here: the
+/// session in which the text runs looks at what a statement did (`ledger::schema_changes`, `boundary`).
 fn refusal(node: &SyntaxNode) -> Option<&'static str> {
     use SyntaxKind as Kind;
     Some(match node.kind() {
@@ -120,9 +146,9 @@ fn refusal(node: &SyntaxNode) -> Option<&'static str> {
         | Kind::SET_TRANSACTION => {
             "countersign begins and ends the transactions of a schema change: leave BEGIN, COMMIT, ROLLBACK and SAVEPOINT out"
         }
-        Kind::SET_ROLE | Kind::RESET_ROLE | Kind::SET_SESSION_AUTH | Kind::RESET_SESSION_AUTH => {
-            "a schema change runs in the login of the person who carries it out: it cannot change the role"
-        }
+        Kind::SET_ROLE | Kind::RESET_ROLE | Kind::SET_SESSION_AUTH | Kind::RESET_SESSION_AUTH => ROLE_REFUSAL,
+        Kind::SET | Kind::RESET if names_role_setting(node) => ROLE_REFUSAL,
+        _ if sets_role_by_function(node) => ROLE_REFUSAL,
         Kind::COPY if has_descendant(node, &[Kind::COPY_STDIN, Kind::COPY_STDOUT]) => {
             "COPY from or to the client has no data here"
         }
@@ -133,12 +159,65 @@ fn refusal(node: &SyntaxNode) -> Option<&'static str> {
         | Kind::DROP_TABLESPACE
         | Kind::CREATE_SUBSCRIPTION
         | Kind::ALTER_SUBSCRIPTION
-        | Kind::DROP_SUBSCRIPTION => "the statement is about more than this database: run it outside of countersign",
+        | Kind::DROP_SUBSCRIPTION
+        | Kind::ALTER_DATABASE
+        | Kind::ALTER_TABLESPACE
+        | Kind::CREATE_ROLE
+        | Kind::CREATE_USER
+        | Kind::CREATE_GROUP
+        | Kind::ALTER_ROLE
+        | Kind::ALTER_USER
+        | Kind::ALTER_GROUP
+        | Kind::DROP_ROLE
+        | Kind::DROP_USER
+        | Kind::DROP_GROUP
+        | Kind::DROP_OWNED
+        | Kind::REASSIGN => SERVER_REFUSAL,
+        Kind::GRANT | Kind::REVOKE if is_about_server(node) => SERVER_REFUSAL,
+        Kind::COMMENT_ON | Kind::SECURITY_LABEL
+            if has_descendant(node, &[Kind::OBJECT_DATABASE, Kind::OBJECT_ROLE, Kind::OBJECT_TABLESPACE]) =>
+        {
+            SERVER_REFUSAL
+        }
         Kind::PREPARE | Kind::EXECUTE | Kind::DEALLOCATE | Kind::DISCARD => {
             "prepared statements and DISCARD are no part of a schema change"
         }
         _ => return None,
     })
+}
+
+/// Whether the setting of a `SET` or `RESET` is one that changes the role. PostgreSQL ignores the case of a setting's
+/// name also in quotes.
+fn names_role_setting(node: &SyntaxNode) -> bool {
+    let names = node.descendants().filter(|one| one.kind() == SyntaxKind::CONFIG_PARAMETER_REF);
+    let is_role = |name: SyntaxNode| is_role_setting(name.text().to_string().trim().trim_matches('"'));
+    names.map(is_role).any(std::convert::identity)
+}
+
+fn is_role_setting(name: &str) -> bool {
+    ROLE_SETTINGS.iter().any(|setting| name.eq_ignore_ascii_case(setting))
+}
+
+/// Whether the statement calls `set_config` with the name of a setting that changes the role.
+fn sets_role_by_function(node: &SyntaxNode) -> bool {
+    let tokens: Vec<_> = node
+        .descendants_with_tokens()
+        .filter_map(SyntaxElement::into_token)
+        .filter(|token| !token.kind().is_trivia())
+        .collect();
+    tokens.windows(3).any(|words| {
+        let [function, parenthesis, setting] = words else { return false };
+        function.text().trim_matches('"').eq_ignore_ascii_case("set_config")
+            && parenthesis.kind() == SyntaxKind::L_PAREN
+            && is_role_setting(setting.text().trim_matches('\''))
+    })
+}
+
+/// Whether a `GRANT` or `REVOKE` is of a role, or of a privilege on a database, a tablespace or a server's setting.
+fn is_about_server(node: &SyntaxNode) -> bool {
+    use SyntaxKind as Kind;
+    !has_descendant(node, &[Kind::ON_PRIVILEGE_OBJECTS_CLAUSE])
+        || has_descendant(node, &[Kind::PRIVILEGE_DATABASE, Kind::PRIVILEGE_TABLESPACE, Kind::PRIVILEGE_PARAMETER])
 }
 
 /// Whether PostgreSQL refuses the statement in a transaction.

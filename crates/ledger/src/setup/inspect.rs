@@ -96,8 +96,13 @@ impl Setup {
         Ok(true)
     }
 
+    /// The privileges on the ledger that `init` does not grant, each as a phrase.
+    pub(crate) async fn unexpected_privileges(&mut self) -> Result<Vec<String>, pg::Error> {
+        privileges::unexpected(&mut self.session).await
+    }
+
     /// Refuses a ledger that is not as `init` made it.
-    pub(super) async fn refuse_altered_ledger(&mut self) -> Result<(), SchemaError> {
+    pub(crate) async fn refuse_altered_ledger(&mut self) -> Result<(), SchemaError> {
         let deviations = compare(&mut self.session).await?;
         if deviations.is_empty() {
             return Ok(());

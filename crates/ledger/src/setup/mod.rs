@@ -181,7 +181,7 @@ pub async fn load_once(target: &ConnectOptions, schema: &str, own_texts: &[&str]
 pub(crate) struct Setup {
     pub(crate) session: Session,
     /// The role that runs all statements.
-    user: String,
+    pub(crate) user: String,
     /// Whether that role may create roles.
     creates_roles: bool,
     dbname: String,

@@ -176,7 +176,6 @@ impl Setup {
     /// # Errors
     /// The ledger itself is not as `init` made it, or the transaction has failed.
     pub(crate) async fn renew_changed(&mut self) -> Result<(Vec<String>, Option<String>), SchemaError> {
-        self.refuse_altered_ledger().await?;
         if !self.is_member().await? {
             let changed = self.rows::<1>(OTHER_COLUMNS_SQL, &[]).await?.concat();
             let reason = || format!("{}: {}", changed.join(", "), not_a_member(&self.user));

@@ -96,7 +96,7 @@ async fn shown(
         Some(Err(reason)) => {
             bail!("it cannot be tried: {reason}; nothing was changed. --no-try carries it out untried")
         }
-        Some(Ok(Impact { failed: Some(failed), .. })) if !is_passing(&failed.sqlstate) => bail!(
+        Some(Ok(Impact { failed: Some(failed), .. })) if !failed.sqlstate.as_deref().is_some_and(is_passing) => bail!(
             "line {} fails: {}; nothing was changed. --no-try carries it out nevertheless",
             failed.line,
             visible(&failed.message)

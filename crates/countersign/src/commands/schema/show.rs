@@ -140,7 +140,7 @@ fn step_lines(step: &SchemaChangeStep, record: Option<&SchemaStep>) -> Vec<Strin
         Some(SchemaStep { error: Some(error), .. }) => format!("; failed: {}", visible(error)),
         Some(SchemaStep { began_at, .. }) => format!("; begun {began_at}, and its end is not on record"),
     };
-    let lines = step.statements.iter().flat_map(|statement| statement.sql.lines().map(visible));
+    let lines = step.source.trim().lines().map(visible);
     std::iter::once(format!("{kind}{state}")).chain(lines.map(|line| format!("  {line}"))).collect()
 }
 
@@ -148,7 +148,8 @@ fn step_lines(step: &SchemaChangeStep, record: Option<&SchemaStep>) -> Vec<Strin
 fn impact_lines(impact: &Impact, style: &Style) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(failed) = &impact.failed {
-        let text = format!("line {}: {} (SQLSTATE {})", failed.line, failed.message, failed.sqlstate);
+        let code = failed.sqlstate.as_ref().map(|code| format!(" (SQLSTATE {code})")).unwrap_or_default();
+        let text = format!("line {}: {}{code}", failed.line, failed.message);
         lines.extend(beside("fails", [style.bad(&visible(&text))]));
     }
     for lock in &impact.locks {

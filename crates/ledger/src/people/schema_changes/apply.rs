@@ -18,7 +18,7 @@ use time::format_description::well_known::Rfc3339;
 use tokio::time::Instant;
 use types::Failure;
 
-use super::step::{Interrupt, TIMEOUT, WorkSession};
+use super::step::{Interrupt, StepError, TIMEOUT, WorkSession};
 use super::{SchemaChange, SchemaChanges, SchemaStep, refused};
 use crate::SchemaError;
 use crate::fingerprint::sha256_hex;
@@ -289,20 +289,19 @@ impl Run<'_> {
     async fn in_transaction(&mut self, step: &SchemaChangeStep, attempt: u32) -> Result<Tried, ApplyError> {
         let began_at = now();
         self.work.begin(self.options.lock_timeout).await?;
+        self.work.enter_text().await?;
         for statement in &step.statements {
-            if let Err(error) = self.work.run(&statement.sql).await {
-                let tried = self.failed(error, statement.line)?;
-                self.work.rollback().await?;
-                return Ok(tried);
+            if let Err(error) = self.work.run_within(&statement.sql).await {
+                return self.taken_back(error, statement.line).await;
             }
+        }
+        self.work.leave_text().await?;
+        if let Err(error) = self.work.check_ledger().await {
+            return self.taken_back(error, step.line()).await;
         }
         match self.finish(step, attempt, began_at).await {
             Ok(tried) => Ok(tried),
-            Err(ApplyError::Database(error)) => {
-                let tried = self.failed(error, step.line())?;
-                self.work.rollback().await?;
-                Ok(tried)
-            }
+            Err(ApplyError::Database(error)) => self.taken_back(error.into(), step.line()).await,
             Err(ApplyError::Setup(error)) => {
                 self.work.rollback().await?;
                 Ok(Tried::Failed { line: step.line(), message: error.to_string() })
@@ -311,9 +310,18 @@ impl Run<'_> {
         }
     }
 
+    /// Rolls back a step of which a part failed or went too far.
+    async fn taken_back(&mut self, error: StepError, line: u32) -> Result<Tried, ApplyError> {
+        let tried = match error {
+            StepError::Database(error) => self.failed(error, line)?,
+            StepError::Boundary(message) => Tried::Failed { line, message },
+        };
+        self.work.rollback().await?;
+        Ok(tried)
+    }
+
     /// Renews the tracking of what the step has changed, puts the step on record and commits both with it.
     async fn finish(&mut self, step: &SchemaChangeStep, attempt: u32, began_at: String) -> Result<Tried, ApplyError> {
-        self.work.leave_text().await?;
         let (tracked, not_renewed) = self.work.setup.renew_changed().await?;
         let params = self.note_params(step, attempt, began_at, true);
         self.work.own(NOTE_SQL, &params).await?;

@@ -75,7 +75,13 @@ macro_rules! objects_sql {
          from n join pg_type t on t.typnamespace = n.oid left join pg_class k on k.oid = t.typrelid \
          where t.typtype in ('d', 'e', 'r') or k.relkind = 'c' \
          union all \
-         select 'extension', e.oid, 0, 0, quote_ident(e.extname), '', e.extversion, '', 0 from pg_extension e"
+         select 'extension', e.oid, 0, 0, quote_ident(e.extname), '', e.extversion, '', 0 from pg_extension e \
+         union all \
+         select 'default privileges', d.oid, 0, 0, \
+            concat_ws(' ', 'of', pg_get_userbyid(d.defaclrole), 'in ' || d.defaclnamespace::regnamespace, 'on', \
+                case d.defaclobjtype when 'r' then 'tables' when 'S' then 'sequences' when 'f' then 'functions' when 'T' then 'types' \
+                    when 'n' then 'schemas' else 'other objects' end), \
+            '', d.defaclacl::text, '', 0 from pg_default_acl d where d.defaclnamespace = 0 or d.defaclnamespace in (select n.oid from n)"
     };
 }
 

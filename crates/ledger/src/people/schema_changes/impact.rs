@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pg::TransactionDescriber;
-use schema_change::SchemaChangeText;
+use schema_change::{SchemaChangeStep, SchemaChangeText};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -14,7 +14,7 @@ use super::catalog_difference::{
     BEFORE_SQL, CatalogDifference, DIFFERENCE_SQL, Difference, MAX_CHANGES, ObjectChange, without_remade,
 };
 use super::inverse::Inverse;
-use super::step::{TIMEOUT, WorkSession};
+use super::step::{StepError, TIMEOUT, WorkSession};
 use super::tool_impact::{CompiledTools, ToolCompiler, ToolImpact};
 use crate::SchemaError;
 use crate::setup::schema;
@@ -85,7 +85,9 @@ pub struct UntriedStatement {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FailedStatement {
     pub line: u32,
-    pub sqlstate: String,
+    /// PostgreSQL's code. Absent if PostgreSQL took the statement, and it does what no schema change may do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sqlstate: Option<String>,
     pub message: String,
 }
 
@@ -245,15 +247,10 @@ async fn trial(
             let limits =
                 format!("savepoint \"!trial\"; set local statement_timeout = {left}; set local lock_timeout = {lock}");
             work.setup.session.batch_execute(&limits).await?;
-            match work.run(&statement.sql).await {
-                Ok(()) => {}
-                Err(pg::Error::Server(error)) => {
-                    let (sqlstate, message) = (error.sqlstate.clone(), error.to_string());
-                    seen.failed = Some(FailedStatement { line: statement.line, sqlstate, message });
-                    work.setup.session.batch_execute("rollback to savepoint \"!trial\"").await?;
-                    break 'text;
-                }
-                Err(error) => return Err(error),
+            if let Err(error) = work.run_within(&statement.sql).await {
+                seen.failed = Some(failed(error, statement.line)?);
+                work.setup.session.batch_execute("rollback to savepoint \"!trial\"").await?;
+                break 'text;
             }
         }
     }
@@ -280,7 +277,25 @@ async fn trial(
             Err(reason) => ToolImpact::unknown(reason),
         },
     };
+    if seen.failed.is_none()
+        && let Err(error) = work.check_ledger().await
+    {
+        let line = text.steps().first().map_or(1, SchemaChangeStep::line);
+        seen.tools = ToolImpact::unknown(format!("the trial ended in line {line}"));
+        seen.failed = Some(failed(error, line)?);
+    }
     Ok(seen)
+}
+
+/// The statement that failed or went too far, unless the connection did.
+fn failed(error: StepError, line: u32) -> Result<FailedStatement, pg::Error> {
+    match error {
+        StepError::Database(pg::Error::Server(error)) => {
+            Ok(FailedStatement { line, sqlstate: Some(error.sqlstate.clone()), message: error.to_string() })
+        }
+        StepError::Database(error) => Err(error),
+        StepError::Boundary(message) => Ok(FailedStatement { line, sqlstate: None, message }),
+    }
 }
 
 /// Compiles the tools as the transaction sees the database.

@@ -35,6 +35,7 @@ impl Inverse {
         let (table, part) = (one.of_table.as_str(), one.name());
         let ddl = one.ddl_before.as_deref().unwrap_or_default();
         let statement = match (change, one.kind.as_str()) {
+            (_, "default privileges") => return None,
             (ObjectChange::Added, "column") => format!("alter table {table} drop column {part}"),
             (ObjectChange::Added, "constraint") => format!("alter table {table} drop constraint {part}"),
             (ObjectChange::Added, "trigger" | "policy" | "rule") => format!("drop {} {part} on {table}", one.kind),

@@ -1,4 +1,5 @@
-//! The session of the person who tries or carries out a change.
+//! The session of the person who tries or carries out a change. What a text may not do, it may not do in a function or a
+//! `DO` block either, so the session looks at what each statement did.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -6,10 +7,28 @@ use std::time::Duration;
 use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings, StatementResult, WriterPool};
 use tokio::time::Instant;
 
+use crate::SchemaError;
 use crate::setup::Setup;
 
 /// The time limit for a statement of countersign itself.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The role and the login of the session after a statement, and what the transaction has changed beyond the text's
+/// reach: a catalog that all databases share, or the definition of one of the ledger's tables. A lock for a change
+/// stays until the transaction ends, whatever took it. All objects with an owner are in `pg_shdepend`, and writes to
+/// tracked tables write to the ledger's tables, with weaker locks. The search path is that of the text.
+const BOUNDARY_SQL: &str = "select pg_catalog.current_setting('role'), session_user::pg_catalog.text, \
+    (select pg_catalog.min(case when c.relisshared then pg_catalog.concat('it changes ', c.relname, ', which all databases share') \
+        else pg_catalog.concat('it changes the ledger''s ', c.relname) end) \
+     from pg_catalog.pg_locks l join pg_catalog.pg_class c on c.oid operator(pg_catalog.=) l.relation \
+     join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace \
+     where l.pid operator(pg_catalog.=) pg_catalog.pg_backend_pid() and l.locktype operator(pg_catalog.=) 'relation'::pg_catalog.text \
+       and l.mode operator(pg_catalog.=) any (case when c.relisshared \
+            then array['RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'] \
+            when n.nspname operator(pg_catalog.=) 'countersign'::pg_catalog.name \
+            then array['ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'] end) \
+       and c.relkind operator(pg_catalog.=) any (array['r', 'p', 'v']::pg_catalog.\"char\"[]) \
+       and c.relname operator(pg_catalog.<>) 'pg_shdepend'::pg_catalog.name)";
 
 const CANCEL_SQL: &str = "select pg_cancel_backend($1)";
 
@@ -22,6 +41,22 @@ pub(super) struct WorkSession<'a> {
     writer: &'a WriterPool,
     interrupt: Interrupt<'a>,
     pub(super) is_interrupted: bool,
+    /// The privileges on the ledger beyond those of `init`, before the text.
+    privileges: Vec<String>,
+}
+
+/// Why a statement of the text, or what it did, is not accepted.
+#[derive(Debug)]
+pub(super) enum StepError {
+    Database(pg::Error),
+    /// It went beyond what a schema change may do: the end of a sentence about it.
+    Boundary(String),
+}
+
+impl From<pg::Error> for StepError {
+    fn from(error: pg::Error) -> Self {
+        Self::Database(error)
+    }
 }
 
 impl<'a> WorkSession<'a> {
@@ -34,10 +69,10 @@ impl<'a> WorkSession<'a> {
         let settings = SessionSettings::default().with("role", "none").with_login_search_path();
         let session = Session::connect(target, &settings).await.map_err(pg::Error::from)?;
         let setup = Setup::new(session).await.map_err(|error| match error {
-            crate::SchemaError::Database(error) => error,
+            SchemaError::Database(error) => error,
             error => std::io::Error::other(error.to_string()).into(),
         })?;
-        Ok(Self { setup, writer, interrupt, is_interrupted: false })
+        Ok(Self { setup, writer, interrupt, is_interrupted: false, privileges: Vec::new() })
     }
 
     /// Begins a transaction that has an id. So the functions of the ledger that are for decisions refuse it, whatever
@@ -52,6 +87,8 @@ impl<'a> WorkSession<'a> {
 
     /// Begins the part of the text, in which names mean what they mean to the login.
     pub(super) async fn enter_text(&mut self) -> Result<(), pg::Error> {
+        self.leave_text().await?;
+        self.privileges = self.setup.unexpected_privileges().await?;
         self.setup.session.batch_execute("set local search_path to default").await
     }
 
@@ -59,6 +96,31 @@ impl<'a> WorkSession<'a> {
     pub(super) async fn leave_text(&mut self) -> Result<(), pg::Error> {
         let text = "reset session authorization; set local role none; set local search_path = pg_catalog, pg_temp";
         self.setup.session.batch_execute(text).await
+    }
+
+    /// Runs one statement of the text in its transaction, and looks at what it did.
+    pub(super) async fn run_within(&mut self, sql: &str) -> Result<(), StepError> {
+        self.run(sql).await?;
+        let boundary = self.own(BOUNDARY_SQL, &[]).await?.into_row::<3>();
+        match boundary {
+            Some([Some(role), Some(login), None]) if role == "none" && login == self.setup.user => Ok(()),
+            Some([_, _, Some(beyond)]) => Err(StepError::Boundary(beyond)),
+            _ => Err(StepError::Boundary("it changes the role in which the text runs".to_owned())),
+        }
+    }
+
+    /// Refuses a text that has changed the ledger or who may use it, after [`Self::leave_text`].
+    pub(super) async fn check_ledger(&mut self) -> Result<(), StepError> {
+        match self.setup.refuse_altered_ledger().await {
+            Ok(()) => {}
+            Err(SchemaError::Database(error)) => return Err(error.into()),
+            Err(error) => return Err(StepError::Boundary(error.to_string())),
+        }
+        let privileges = self.setup.unexpected_privileges().await?;
+        match privileges.into_iter().find(|privilege| !self.privileges.contains(privilege)) {
+            None => Ok(()),
+            Some(privilege) => Err(StepError::Boundary(format!("it grants {privilege}"))),
+        }
     }
 
     /// Runs one statement of the text. An interrupt cancels it.
