@@ -357,9 +357,12 @@ async fn a_command_signs_in_place_of_a_file() {
     let note = audit(&db, &["seal", "--signing-command", &script]).await;
     assert!(note.ends_with(&line), "{note}");
     assert_eq!(std::fs::read_to_string(auditor.path("text")).unwrap(), checkpoint.to_string());
-    for (command, why) in
-        [("exit 3", "failed (exit status: 3)"), ("echo AAAA", "printed no signature"), ("true", "printed no signature")]
-    {
+    for (command, why) in [
+        ("exit 3", "failed (exit status: 3)"),
+        ("echo AAAA", "printed no signature"),
+        ("true", "printed no signature"),
+        ("head -c 70000 /dev/zero", "printed more than 64 KiB"),
+    ] {
         insert_failed_records(&db, 1, 0).await;
         let ran = run_audit(&db.url(), &["seal", "--signing-command", command]).await;
         assert!(ran.code == 1 && ran.err.contains(why), "{command}: {}", ran.err);

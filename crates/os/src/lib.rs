@@ -1,5 +1,5 @@
 //! What differs between operating systems, as far as several crates need it: who may read a file, names on the disk,
-//! the user of this process.
+//! the user of this process. Also the output of programs that an operator has named (`child_output`).
 //!
 //! Windows has no modes of files, and no calls for some of this. Each function says what it does there.
 
@@ -7,6 +7,9 @@
 #[cfg_attr(windows, path = "windows.rs")]
 mod system;
 
+mod child_output;
+
+pub use child_output::{ChildError, child_output};
 pub use system::{
     FolderLock, copy_owner_and_mode, create_private_folders, discard_typed_input, is_owned_by_root, is_program, mode,
     permissions, private, sync_folder, user_id, user_name,

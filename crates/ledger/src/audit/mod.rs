@@ -17,7 +17,6 @@ mod row;
 mod row_for_agent;
 mod seal;
 mod sign;
-mod sign_command;
 mod sign_error;
 mod signing;
 mod tree;

@@ -1,26 +1,15 @@
 //! A program that prints the password of a login: a token that a cloud issues for minutes, or a secret of a vault.
 
 use std::collections::HashMap;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use types::Secret;
 
 use super::{Address, ConnectOptions};
-
-/// The time limit of a run.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The longest password. Tokens of clouds have up to a few kilobytes.
-const MAX_PASSWORD_BYTES: usize = 64 * 1024;
-
-/// The bytes of standard error that a message quotes.
-const MAX_QUOTED_BYTES: usize = 500;
 
 /// A program and its arguments. It runs without a shell. Clones share the passwords that it has printed.
 #[derive(Debug, Clone)]
@@ -94,49 +83,15 @@ impl PasswordCommand {
 
 async fn run(arguments: &[String]) -> Result<Secret, String> {
     let [program, rest @ ..] = arguments else { return Err("the password command names no program".to_owned()) };
-    let failed = |what: String| format!("the password command {} {what}", types::visible(program));
-    let mut child = Command::new(program)
-        .args(rest)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| failed(format!("cannot be run: {error}")))?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let outcome = tokio::time::timeout(TIMEOUT, async {
-        let (output, errors) =
-            tokio::join!(start_of(stdout, MAX_PASSWORD_BYTES + 1), start_of(stderr, MAX_QUOTED_BYTES));
-        (output, errors, child.wait().await)
-    });
-    let Ok((output, errors, status)) = outcome.await else {
-        return Err(failed(format!("did not end within {} s", TIMEOUT.as_secs())));
-    };
-    let status = status.map_err(|error| failed(format!("cannot be waited for: {error}")))?;
-    if !status.success() {
-        let errors = String::from_utf8_lossy(&errors);
-        return Err(failed(format!("failed ({status}): {}", types::visible(errors.trim()))));
-    }
-    password(output).map_err(|what| failed(what.to_owned()))
-}
-
-/// The first bytes that a program prints. It keeps reading, so that the program ends.
-async fn start_of(stream: Option<impl AsyncRead + Unpin>, bytes: usize) -> Vec<u8> {
-    let mut start = Vec::new();
-    if let Some(mut stream) = stream {
-        let limit = u64::try_from(bytes).unwrap_or(u64::MAX);
-        // What was read before an error is judged like all else.
-        let _ = (&mut stream).take(limit).read_to_end(&mut start).await;
-        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
-    }
-    start
+    let failed = |what: &str| format!("the password command {} {}", types::visible(program), types::visible(what));
+    let mut command = Command::new(program);
+    command.args(rest);
+    let output = os::child_output(command, &[]).await.map_err(|error| failed(&error.to_string()))?;
+    password(output).map_err(failed)
 }
 
 /// The line that a program has printed.
 fn password(output: Vec<u8>) -> Result<Secret, &'static str> {
-    if output.len() > MAX_PASSWORD_BYTES {
-        return Err("printed more than 64 KiB, which is no password");
-    }
     let text = String::from_utf8(output).map_err(|_| "printed bytes that are not UTF-8")?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
