@@ -23,9 +23,13 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most headers of a request. More are answered with 431.
 const MAX_HEADERS: usize = 64;
 
-/// The longest head of a request, in bytes. More is answered with 431. The client is not authenticated yet, so the
-/// memory of a connection must be small. It is also the size of the read and write buffers: bodies pass in pieces.
-const MAX_HEAD_BYTES: usize = 64 << 10;
+/// The size of the read and write buffers: bodies pass in pieces. The client is not authenticated yet, so the memory of
+/// a connection must be small. The buffer may grow beyond it with the last read, and a head that is complete then would
+/// be accepted, so that [`MAX_HEAD_BYTES`] is another limit.
+const MAX_BUFFER_BYTES: usize = 64 << 10;
+
+/// The longest head of a request, in bytes. More is answered with 431.
+const MAX_HEAD_BYTES: usize = MAX_BUFFER_BYTES - 1;
 
 /// The delay after an accept failed, for example without free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -80,7 +84,7 @@ where
 {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-    builder.max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD_BYTES);
+    builder.max_headers(MAX_HEADERS).max_header_size(MAX_HEAD_BYTES).max_buf_size(MAX_BUFFER_BYTES);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     watcher.watch(connection).await.map_err(|error| error.to_string())
 }
