@@ -249,6 +249,10 @@ create function countersign.store_checkpoint(of_size bigint, of_note text) retur
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
     perform countersign.refuse_within_a_write(), countersign.commit_durably(), countersign.refuse_copy(), countersign.refuse_after_loss();
+    -- So one that a server's login stores without the key is not the newest any more once the log has grown and is signed.
+    if of_size > (select coalesce(max(l.leaf_index) + 1, 0) from countersign.leaf l where l.log_no = countersign.current_log()) then
+        raise exception 'a checkpoint covers no more entries than the log has' using errcode = '22023';
+    end if;
     insert into countersign.checkpoint (log_no, size, note) values (countersign.current_log(), of_size, of_note) on conflict do nothing;
 end $$;
 comment on function countersign.store_checkpoint(bigint, text) is 'Stores what a server has signed.';

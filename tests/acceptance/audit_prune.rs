@@ -144,7 +144,8 @@ async fn no_record_is_deleted_without_an_event_about_the_deletion() {
         assert!(client.batch_execute(attempt).await.is_err(), "{attempt}");
     }
     // An owner who writes the event by hand has said so, and the log has it. Only for what it names.
-    let forged = "insert into countersign.event (kind, fields, removed) values ('prune', '{person,me}', '{[1,2)}')";
+    let forged = "insert into countersign.event (kind, fields, removed) \
+                  values ('prune', '{person,me,records,1,made_before,2026-01-01T00:00:00.000000Z}', '{[1,2)}')";
     let beyond = client.batch_execute(&format!("begin; {forged}; delete from countersign.record where id = 2")).await;
     assert_eq!(beyond.unwrap_err().code().unwrap().code(), "42501");
     client.batch_execute("rollback").await.unwrap();
@@ -152,7 +153,8 @@ async fn no_record_is_deleted_without_an_event_about_the_deletion() {
         .batch_execute(&format!("begin; {forged}; delete from countersign.record where id = 1; commit"))
         .await
         .unwrap();
-    audit(&db, &["verify"]).await;
+    let said = audit(&db, &["verify"]).await;
+    assert!(said.contains("Only the tables say that 1 of these were pruned"), "{said}");
     assert!(
         db.value("select entry from countersign.leaf where entry like '%kind prune%'").await.contains("person me\n")
     );

@@ -5,6 +5,7 @@ mod copies;
 mod entries;
 mod export;
 mod go;
+mod prunings;
 mod verifiers;
 mod witnesses;
 
@@ -248,23 +249,33 @@ async fn what_a_server_login_stores_without_the_key_stops_nobody() {
     let db = database().await;
     let auditor = Auditor::new();
     let vkey = auditor.makes_a_key(&db).await;
-    let size: u64 = db.value("select count(*) from countersign.leaf").await.parse().unwrap();
     let origin = vkey.split('+').next().unwrap();
-    // The size of the next checkpoint with another root, one of the future, and no note at all.
     let thief = testkit::connect(&db.writer_url()).await;
-    for (size, note) in [
-        (size + 1, format!("{origin}\n{}\n{}\n\n\u{2014} {origin} AAAAAAAA\n", size + 1, tlog::Hash::EMPTY_ROOT)),
-        (1_000_000, format!("{origin}\n1000000\n{}\n\n\u{2014} {origin} AAAAAAAA\n", tlog::Hash::EMPTY_ROOT)),
-        (2_000_000, "nonsense".to_owned()),
-    ] {
+    let store = async |size: u64, note: &str| {
         let size = i64::try_from(size).unwrap();
-        thief.query("select countersign.store_checkpoint($1, $2)", &[&size, &note]).await.unwrap();
+        thief.query("select countersign.store_checkpoint($1, $2)", &[&size, &note]).await.map(drop)
+    };
+    // One of the future would stay the newest.
+    let future = format!("{origin}\n1000000\n{}\n\n\u{2014} {origin} AAAAAAAA\n", tlog::Hash::EMPTY_ROOT);
+    let error = store(1_000_000, &future).await.unwrap_err();
+    assert!(error.as_db_error().unwrap().message().contains("no more entries than the log has"), "{error}");
+    auditor.signs(&db, &["seal"]).await;
+    // Another root for the entries that the log has, and no note at all.
+    let signed = db.value("select max(size) from countersign.checkpoint").await.parse::<u64>().unwrap();
+    let other = format!("{origin}\n{signed}\n{}\n\n\u{2014} {origin} AAAAAAAA\n", tlog::Hash::EMPTY_ROOT);
+    for forged in [other.as_str(), "nonsense"] {
+        store(signed, forged).await.unwrap();
+        for arguments in [&["verify"][..], &["verify", "--vkey", &vkey]] {
+            let said = audit_discrepancy(&db, arguments).await;
+            assert!(said.contains("the newest checkpoint in the database: neither a trusted key nor"), "{said}");
+        }
     }
+    insert_failed_records(&db, 1, 0).await;
     let note = auditor.signs(&db, &["seal"]).await;
-    assert!(note.starts_with(&format!("{origin}\n{}\n", size + 1)), "{note}");
+    assert!(note.starts_with(&format!("{origin}\n{}\n", signed + 1)), "{note}");
     let said = audit(&db, &["verify", "--vkey", &vkey]).await;
     assert!(
-        said.contains("Signed: 1 checkpoints") && said.contains("3 more are not signed by a trusted key"),
+        said.contains("Signed: 2 checkpoints") && said.contains("2 more are not signed by a trusted key"),
         "{said}"
     );
     let dir = auditor.exports(&db, "bundle").await;

@@ -144,23 +144,32 @@ pub(super) async fn load_logs(session: &mut Session) -> Result<Vec<Log>, pg::Err
         .collect()
 }
 
-/// The checkpoints of a log that a trusted key has signed, and the number of the others. The others prove nothing,
-/// since the servers' login can store any text.
+/// The stored checkpoints of a log. Those that no trusted key has signed prove nothing, since the servers' login can
+/// store any text.
+pub(super) struct StoredCheckpoints {
+    pub(super) trusted: Vec<KeptCheckpoint>,
+    /// The number of the others.
+    pub(super) others: usize,
+    /// Whether not even a key that the ledger names has signed the newest one. An auditor need not know each of these
+    /// keys; a text that none of them has signed was stored by somebody without a key.
+    pub(super) is_newest_forged: bool,
+}
+
 pub(super) async fn load_checkpoints(
     session: &mut Session,
     log_no: i64,
     trusted: &TrustedKeys,
-) -> Result<(Vec<KeptCheckpoint>, usize), pg::Error> {
-    let keys = match trusted {
-        TrustedKeys::Given(keys) => keys.clone(),
-        TrustedKeys::Ledger => load_keys(session, log_no).await?,
+) -> Result<StoredCheckpoints, pg::Error> {
+    let own = Trust { keys: load_keys(session, log_no).await?, policy: None };
+    let trust = match trusted {
+        TrustedKeys::Given(keys) => Trust { keys: keys.clone(), policy: None },
+        TrustedKeys::Ledger => own.clone(),
     };
     let notes: Vec<String> = load_notes(session, log_no, None).await?;
-    let (trust, all) = (Trust { keys, policy: None }, notes.len());
     let opened = notes.iter().filter_map(|note| open(note, &trust));
-    let checkpoints: Vec<_> = opened.map(|(_, checkpoint)| KeptCheckpoint::stored(checkpoint)).collect();
-    let others = all - checkpoints.len();
-    Ok((checkpoints, others))
+    let trusted: Vec<_> = opened.map(|(_, checkpoint)| KeptCheckpoint::stored(checkpoint)).collect();
+    let is_newest_forged = notes.first().is_some_and(|note| open(note, &trust).or_else(|| open(note, &own)).is_none());
+    Ok(StoredCheckpoints { others: notes.len() - trusted.len(), trusted, is_newest_forged })
 }
 
 /// The newest checkpoint of a log that one of its keys has signed.

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use pg::Session;
+use pg::value::text_array;
 use tlog::{Frontier, Hash, tiles_for_root};
 
-use super::checkpoints::{KeptCheckpoint, TrustedKeys, load_checkpoints, load_logs, load_newest};
+use super::checkpoints::{KeptCheckpoint, StoredCheckpoints, TrustedKeys, load_checkpoints, load_logs, load_newest};
 use super::finding::{Discrepancy, VerifyFinding};
 use super::tree::{LogState, hash, hash_list, tiles, unsigned};
 use super::{Audit, ask, begin_snapshot, number, one_row, unreadable};
@@ -20,6 +21,8 @@ pub struct Verified {
     /// The number of records among them, including pruned ones.
     pub records: u64,
     pub pruned: u64,
+    /// The number of pruned records of which no checkpoint covers the pruning: only the tables say that there was one.
+    pub pruned_unproved: u64,
     /// The number of final records that are not in the log yet, and could not be verified.
     pub unsealed: i64,
     /// The number of records without an outcome.
@@ -34,7 +37,19 @@ pub struct Verified {
     pub kept: usize,
 }
 
-const REMOVED_SQL: &str = "select coalesce(range_agg(r), '{}')::text from countersign.event v, unnest(v.removed) r";
+/// What prunings have removed, and the part of it for which a checkpoint covers none of them. $1 and $2: logs, and the
+/// sizes of their checkpoints. An event that `prune_records` did not write removes nothing.
+const REMOVED_SQL: &str = "\
+    select coalesce(range_agg(p.ids), '{}')::text, \
+        (coalesce(range_agg(p.ids), '{}') - coalesce(range_agg(p.ids) filter (where p.is_covered), '{}'))::text \
+    from ( \
+        select r.ids, exists ( \
+            select from countersign.leaf l join unnest($1::integer[], $2::bigint[]) c (log_no, size) \
+                on c.log_no = l.log_no and l.leaf_index < c.size where l.event_id = v.id) as is_covered \
+        from countersign.event v cross join unnest(v.removed) r (ids) \
+        where v.kind = 'prune' and cardinality(v.fields) = 6 \
+          and v.fields[1] = 'person' and v.fields[3] = 'records' and v.fields[5] = 'made_before' \
+          and v.fields[4] = (select sum(upper(o) - lower(o)) from unnest(v.removed) o)::text) p";
 const NODES_SQL: &str = "select n.level::text, n.node_index::text, encode(n.hash, 'hex') from countersign.tree_node n \
     where n.log_no = $1::integer";
 const REST_SQL: &str = "\
@@ -52,12 +67,20 @@ struct LogVerifier {
     checkpoints: BTreeMap<u64, Vec<KeptCheckpoint>>,
 }
 
+/// The ids of records that prunings have removed, as `int8multirange`.
+struct Removed {
+    all: Option<String>,
+    /// Those of which no checkpoint covers the pruning.
+    unproved: Option<String>,
+}
+
 /// The answer of `verify.sql` for one batch.
 struct Batch {
     count: u64,
     last: u64,
     records: u64,
     pruned: u64,
+    pruned_unproved: u64,
     hashes: Vec<Hash>,
     wrong: Option<VerifyFinding>,
 }
@@ -109,7 +132,8 @@ impl Audit {
         let log = LogState::load(session).await?;
         let first = log.size.saturating_sub(entries.into());
         let mut verified = Verified { entries: log.size, ..Verified::default() };
-        let outcome = match compare_entries(session, log.log_no, first, &mut verified, |_| Ok(())).await? {
+        let removed = Removed::load(session, &[]).await?;
+        let outcome = match compare_entries(session, log.log_no, first, &removed, &mut verified, |_| Ok(())).await? {
             Ok(next) if next != log.size => Ok(Err(VerifyFinding::EntryMissing(next))),
             Ok(_) => Ok(Ok(verified)),
             Err(finding) => Ok(Err(finding)),
@@ -122,17 +146,24 @@ impl Audit {
 async fn verify_all(session: &mut Session, trusted: &TrustedKeys, kept: &[KeptCheckpoint]) -> Outcome<Verified> {
     let mut verified = Verified { kept: kept.len(), ..Verified::default() };
     let logs = load_logs(session).await?;
+    let (mut by_log, mut is_forged) = (Vec::new(), false);
     for log in &logs {
-        let (mut checkpoints, others) = load_checkpoints(session, log.log_no, trusted).await?;
+        let StoredCheckpoints { trusted: mut checkpoints, others, is_newest_forged } =
+            load_checkpoints(session, log.log_no, trusted).await?;
         if checkpoints.is_empty() && others > 0 {
             let why = "none of them is signed by a trusted key".to_owned();
             return Ok(Err(VerifyFinding::Checkpoint { place: "the checkpoints in the database".to_owned(), why }));
         }
+        is_forged |= is_newest_forged;
         verified.checkpoints += checkpoints.len();
         verified.ignored += others;
         verified.signed = checkpoints.iter().map(|one| one.checkpoint.size).max().unwrap_or_default();
         checkpoints.extend(kept.iter().filter(|one| log.origin.as_ref() == Some(&one.checkpoint.origin)).cloned());
-        if let Err(finding) = verify_log(session, log.log_no, checkpoints, &mut verified).await? {
+        by_log.push((log.log_no, checkpoints));
+    }
+    let removed = Removed::load(session, &by_log).await?;
+    for (log_no, checkpoints) in by_log {
+        if let Err(finding) = verify_log(session, log_no, checkpoints, &removed, &mut verified).await? {
             return Ok(Err(finding));
         }
     }
@@ -146,6 +177,11 @@ async fn verify_all(session: &mut Session, trusted: &TrustedKeys, kept: &[KeptCh
         let why = format!("it is of the log {}, and this ledger has {}", foreign.checkpoint.origin, origins.join(", "));
         return Ok(Err(VerifyFinding::Checkpoint { place: foreign.place.clone(), why }));
     }
+    // The last: the servers' login can store any text, which must not hide what else there is.
+    if is_forged {
+        let why = "neither a trusted key nor a key of the ledger has signed it".to_owned();
+        return Ok(Err(VerifyFinding::Checkpoint { place: "the newest checkpoint in the database".to_owned(), why }));
+    }
     let [unsealed, pending] = one_row(ask(session, REST_SQL, &[]).await?)?;
     (verified.unsealed, verified.pending) = (number(unsealed.as_ref())?, number(pending.as_ref())?);
     Ok(Ok(verified))
@@ -155,6 +191,7 @@ async fn verify_log(
     session: &mut Session,
     log_no: i64,
     checkpoints: Vec<KeptCheckpoint>,
+    removed: &Removed,
     verified: &mut Verified,
 ) -> Outcome<()> {
     let mut nodes = BTreeMap::new();
@@ -169,7 +206,7 @@ async fn verify_log(
     }
     let mut log = LogVerifier { log_no, tree: Frontier::default(), nodes, checkpoints: by_size };
     let before = verified.entries;
-    let ended = compare_entries(session, log.log_no, 0, verified, |hashes| log.append(hashes)).await?;
+    let ended = compare_entries(session, log.log_no, 0, removed, verified, |hashes| log.append(hashes)).await?;
     verified.entries = before + log.tree.size();
     Ok(ended.and_then(|_| log.finish()))
 }
@@ -179,13 +216,14 @@ async fn compare_entries(
     session: &mut Session,
     log_no: i64,
     mut next: u64,
+    removed: &Removed,
     verified: &mut Verified,
     mut append: impl FnMut(&[Hash]) -> Result<(), VerifyFinding>,
 ) -> Outcome<u64> {
     let sql = include_str!("verify.sql").replace("{record_entry}", RECORD_ENTRY).replace("{event_entry}", EVENT_ENTRY);
-    let [removed] = one_row(ask(session, REMOVED_SQL, &[]).await?)?;
     loop {
-        let params = [Some(log_no.to_string()), Some(next.to_string()), Some(BATCH.to_string()), removed.clone()];
+        let [log, from, most] = [log_no.to_string(), next.to_string(), BATCH.to_string()].map(Some);
+        let params = [log, from, most, removed.all.clone(), removed.unproved.clone()];
         let batch = Batch::read(one_row(ask(session, &sql, &params).await?)?)?;
         if batch.count > 0 && batch.last + 1 != next + batch.count {
             return Ok(Err(VerifyFinding::EntryMissing(missing(session, log_no, next, batch.last).await?)));
@@ -202,6 +240,7 @@ async fn compare_entries(
         next += batch.count;
         verified.records += batch.records;
         verified.pruned += batch.pruned;
+        verified.pruned_unproved += batch.pruned_unproved;
     }
 }
 
@@ -214,9 +253,21 @@ async fn missing(session: &mut Session, log_no: i64, next: u64, last: u64) -> Re
     unsigned(index.as_ref())
 }
 
+impl Removed {
+    async fn load(session: &mut Session, by_log: &[(i64, Vec<KeptCheckpoint>)]) -> Result<Self, pg::Error> {
+        let sizes = by_log.iter().flat_map(|(log_no, checkpoints)| {
+            checkpoints.iter().map(|one| one.checkpoint.size).max().map(|size| (log_no.to_string(), size.to_string()))
+        });
+        let (logs, sizes): (Vec<String>, Vec<String>) = sizes.unzip();
+        let params = [Some(text_array(&logs)), Some(text_array(&sizes))];
+        let [all, unproved] = one_row(ask(session, REMOVED_SQL, &params).await?)?;
+        Ok(Self { all, unproved })
+    }
+}
+
 impl Batch {
-    fn read(row: [Option<String>; 9]) -> Result<Self, pg::Error> {
-        let [count, last, records, pruned, hashes, entry, id, correlation_id, what] = row;
+    fn read(row: [Option<String>; 10]) -> Result<Self, pg::Error> {
+        let [count, last, records, pruned, pruned_unproved, hashes, entry, id, correlation_id, what] = row;
         let wrong = match what.as_deref() {
             None => None,
             Some(what) => {
@@ -238,6 +289,7 @@ impl Batch {
             last: unsigned(last.as_ref())?,
             records: unsigned(records.as_ref())?,
             pruned: unsigned(pruned.as_ref())?,
+            pruned_unproved: unsigned(pruned_unproved.as_ref())?,
             hashes: hash_list(hashes.as_deref().unwrap_or_default())?,
             wrong,
         })

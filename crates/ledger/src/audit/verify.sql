@@ -1,5 +1,5 @@
 -- The next leaves of the log $1 from index $2, at most $3: their number, the last index, their hashes, and what is wrong first.
--- $4: what was pruned, as an int8multirange. The two placeholders are record_entry.sql and event_entry.sql of migrations/baseline.
+-- $4: what was pruned, as an int8multirange; $5: the part of it for which no checkpoint covers a pruning. The two placeholders are record_entry.sql and event_entry.sql of migrations/baseline.
 with batch as materialized (
     select * from countersign.leaf l
     where l.log_no = $1::integer and l.leaf_index >= $2::bigint order by l.leaf_index limit $3::bigint
@@ -38,10 +38,11 @@ with batch as materialized (
     from span, countersign.record r
     where r.id > span.after and r.id <= span.up_to and not exists (select from countersign.leaf l where l.record_id = r.id)
 )
-select totals.count, totals.last, totals.records, totals.pruned, totals.hashes, wrong.leaf_index, wrong.id, wrong.correlation_id, wrong.what
+select totals.count, totals.last, totals.records, totals.pruned, totals.pruned_unproved, totals.hashes, wrong.leaf_index, wrong.id, wrong.correlation_id, wrong.what
 from (
     select count(*), max(b.leaf_index) as last, count(b.record_id) as records,
            count(*) filter (where $4::int8multirange @> b.record_id) as pruned,
+           count(*) filter (where $5::int8multirange @> b.record_id) as pruned_unproved,
            encode(string_agg(b.hash, '' order by b.leaf_index), 'hex') as hashes
     from batch b
 ) totals

@@ -112,10 +112,16 @@ async fn seal(audit: &Audit) -> anyhow::Result<()> {
 }
 
 fn summary(verified: &Verified, is_given: bool) {
-    let Verified { entries, records, pruned, unsealed, pending, checkpoints, ignored, signed, kept } = verified;
+    let Verified { entries, records, pruned, pruned_unproved, unsealed, pending, checkpoints, ignored, signed, kept } =
+        verified;
     print_line(&format!(
         "The ledger agrees with its log: {records} records in {entries} entries, {pruned} pruned since."
     ));
+    if *pruned_unproved > 0 {
+        print_line(&format!(
+            "Only the tables say that {pruned_unproved} of these were pruned: no checkpoint covers the event of the pruning."
+        ));
+    }
     print_line(&format!("Not sealed yet: {unsealed} final records. Pending: {pending}."));
     print_line(&match (*checkpoints, is_given) {
         (0, _) => "No checkpoint is signed: whoever owns the tables could have made the log anew.".to_owned(),
