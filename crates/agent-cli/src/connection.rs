@@ -320,9 +320,9 @@ impl ConnectionLayers {
             layer.fields.check()?;
         }
         let conninfo = self.conninfo(&layers)?;
-        // The tunnel leads to the configured database, and not to another host.
+        // The tunnel leads to the configured database, and the password is for it: neither is for another host.
         let is_other = layers.iter().take(3).any(|layer| layer.fields.names_host());
-        let direct = is_other.then(|| self.environment.clone().with_ssh_tunnel(None));
+        let direct = is_other.then(|| self.environment.clone().with_ssh_tunnel(None).with_password_command(None));
         let environment = direct.as_ref().unwrap_or(&self.environment);
         ConnectOptions::from_conninfo(&conninfo, environment).map_err(|error| unusable(&error))
     }

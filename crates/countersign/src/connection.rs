@@ -47,12 +47,13 @@ pub(crate) fn parse(string: &SecretSource, settings: &DatabaseSettings) -> anyho
 }
 
 fn target(conninfo: &Conninfo, settings: &DatabaseSettings) -> Result<ConnectOptions, ConnectOptionsError> {
-    let options = ConnectOptions::from_conninfo(conninfo, &environment(settings))?.with_pooler(settings.pooler)?;
-    Ok(ConnectOptions { password_command: settings.password_command.clone(), ..options })
+    ConnectOptions::from_conninfo(conninfo, &environment(settings))?.with_pooler(settings.pooler)
 }
 
 pub(crate) fn environment(settings: &DatabaseSettings) -> ConnectEnvironment {
-    ConnectEnvironment::from_process(settings.connect_timeout).with_ssh_tunnel(settings.ssh_tunnel.clone())
+    ConnectEnvironment::from_process(settings.connect_timeout)
+        .with_ssh_tunnel(settings.ssh_tunnel.clone())
+        .with_password_command(settings.password_command.clone())
 }
 
 /// The connection string of the configured database for another login. It does not depend on this process's

@@ -200,3 +200,34 @@ async fn connection_failures_have_distinct_errors() {
         assert!(event["hint"].is_string(), "{event}");
     }
 }
+
+#[tokio::test]
+async fn the_password_command_of_the_configuration_is_for_its_database_only() {
+    let db = database().await;
+    let port = db.value("select current_setting('port')").await;
+    let socket = db.value("select current_setting('unix_socket_directories')").await;
+    let folder = tempfile::tempdir().unwrap();
+    let (config, ran) = (folder.path().join("config.toml"), folder.path().join("ran"));
+    let text = format!(
+        "database_url = \"host={socket} port={port} user=postgres dbname={}\"\n\
+         password_command = [\"sh\", \"-c\", \"echo \\\"$2\\\" >> \\\"$1\\\"; echo secret\", \"sh\", \"{}\", \"{{user}} {{dbname}}\"]\n",
+        db.name(),
+        ran.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let query = async |arguments: &[&str]| {
+        let mut command = bare_front_end("query");
+        command.arg("--config").arg(&config).args(arguments).args(["--sql", "select current_database() as d"]);
+        FrontEndOutput::of(&mut command).await.single_event()
+    };
+    assert_eq!(query(&[]).await["rows"], json!([{"d": db.name()}]));
+    assert_eq!(std::fs::read_to_string(&ran).unwrap(), format!("postgres {}\n", db.name()));
+    // Another host, and a string with a password, have their own.
+    query(&["--host", &socket, "--port", &port, "--dbname", db.name()]).await;
+    query(&["--password-secret", "other"]).await;
+    assert_eq!(std::fs::read_to_string(&ran).unwrap().lines().count(), 1);
+    std::fs::write(&config, std::fs::read_to_string(&config).unwrap().replace("echo secret", "echo why >&2; exit 3"))
+        .unwrap();
+    let failed = query(&[]).await;
+    assert!(failed["error"].to_string().contains("why"), "{failed}");
+}

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{DEFAULT_CONNECT_TIMEOUT, SshTunnel, user_files};
+use super::{DEFAULT_CONNECT_TIMEOUT, PasswordCommand, SshTunnel, user_files};
 
 /// The environment of a connection string. Not `Debug`: it may contain PGPASSWORD.
 #[derive(Clone)]
@@ -16,6 +16,7 @@ pub struct ConnectEnvironment {
     socket_folders: Vec<PathBuf>,
     pub(super) connect_timeout: Duration,
     pub(super) ssh_tunnel: Option<SshTunnel>,
+    pub(super) password_command: Option<PasswordCommand>,
 }
 
 impl ConnectEnvironment {
@@ -41,6 +42,7 @@ impl ConnectEnvironment {
             socket_folders: user_files::SOCKET_FOLDERS.iter().map(PathBuf::from).collect(),
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             ssh_tunnel: None,
+            password_command: None,
         }
     }
 
@@ -48,6 +50,12 @@ impl ConnectEnvironment {
     #[must_use]
     pub fn with_ssh_tunnel(self, ssh_tunnel: Option<SshTunnel>) -> Self {
         Self { ssh_tunnel, ..self }
+    }
+
+    /// The environment of connections whose password this program prints, unless they have one.
+    #[must_use]
+    pub fn with_password_command(self, password_command: Option<PasswordCommand>) -> Self {
+        Self { password_command, ..self }
     }
 
     /// The value of a `PG*` variable, unless it is unset or empty.

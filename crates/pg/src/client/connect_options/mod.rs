@@ -200,7 +200,7 @@ impl ConnectOptions {
             is_shuffled: hosts::are_shuffled(&given)?,
             session_attrs: hosts::session_attrs(&given)?,
             password: text("password").map(Secret::new),
-            password_command: None,
+            password_command: surroundings.password_command.clone(),
             ssh_tunnel: surroundings.ssh_tunnel.clone(),
             passfile: text("passfile")
                 .map(PathBuf::from)

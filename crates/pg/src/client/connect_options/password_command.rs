@@ -74,11 +74,21 @@ impl PasswordCommand {
             ("{user}", options.user.clone()),
             ("{dbname}", options.dbname.clone()),
         ];
-        let replaced = |argument: &String| {
-            values.iter().fold(argument.clone(), |argument, (name, value)| argument.replace(name, value))
-        };
-        self.arguments.iter().map(replaced).collect()
+        self.arguments.iter().map(|argument| filled_in(argument, &values)).collect()
     }
+}
+
+/// The text with a value for each name, in one pass: a name within a value is a part of that value.
+fn filled_in(text: &str, values: &[(&str, String)]) -> String {
+    let (mut filled, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, from)) = rest.find('{').and_then(|at| rest.split_at_checked(at)) {
+        filled.push_str(before);
+        let named = values.iter().find_map(|(name, value)| Some((value.as_str(), from.strip_prefix(name)?)));
+        let (value, after) = named.or_else(|| Some(("{", from.strip_prefix('{')?))).unwrap_or_default();
+        filled.push_str(value);
+        rest = after;
+    }
+    filled + rest
 }
 
 async fn run(arguments: &[String]) -> Result<Secret, String> {
@@ -136,6 +146,14 @@ mod tests {
         let options = ConnectOptions::parse("postgresql://anna@h/d").unwrap();
         let error = absent.password(&options, &options.addresses[0]).await.unwrap_err();
         assert!(error.starts_with("the password command /absent cannot be run: "), "{error}");
+    }
+
+    #[test]
+    fn a_name_within_a_value_stays_as_it_is() {
+        let options = ConnectOptions::parse("postgresql://%7Bdbname%7D@%7Buser%7D:1/%7Bhost%7D").unwrap();
+        let arguments = ["{user} {dbname}", "{{host}}:{port}", "{other} { {user", "plain"].map(str::to_owned).to_vec();
+        let filled = PasswordCommand::new(arguments, Duration::ZERO).arguments_for(&options, &options.addresses[0]);
+        assert_eq!(filled, ["{dbname} {host}", "{{user}}:1", "{other} { {user", "plain"]);
     }
 
     #[tokio::test]
