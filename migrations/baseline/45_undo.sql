@@ -124,6 +124,36 @@ create function countersign.may_hide_rows(relation oid) returns boolean language
 $$;
 comment on function countersign.may_hide_rows(oid) is 'Whether a policy may hide rows of the table from the statements of `undo`.';
 
+create function countersign.rows_for_caller(
+    account text, shapes integer[], images text[], path text default pg_catalog.current_setting('search_path')
+) returns table (n bigint, image text)
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    recorded  countersign.tracked;
+begin
+    perform set_config('countersign.account_id', account, true);
+    for recorded in
+        select k.* from countersign.tracked k where k.shape = any (shapes) and k.is_current and k.key_columns is not null and countersign.has_current_shape(k)
+    loop
+        begin
+            return query
+            with asked as materialized (
+                select i.n, i.image, row_number() over (order by i.n) as place from unnest(shapes, images) with ordinality i (shape, image, n)
+                where i.shape = recorded.shape and i.image is not null
+            )
+            select a.n, r.image
+            from countersign.current_rows(countersign.tracked_now(recorded), array(select a.image from asked a order by a.place), false, path) r
+            join asked a on a.place = r.n;
+        exception when others then
+            -- A privilege that the caller does not have, or a policy that fails: the caller reads nothing of this table.
+            continue;
+        end;
+    end loop;
+end $$;
+comment on function countersign.rows_for_caller(text, integer[], text[], text) is
+    'The rows that have the keys of images of these shapes, as they are now, if the caller can read all of their columns. Runs with the '
+    'rights of the caller.';
+
 create function countersign.apply_images(
     t countersign.tracked, kind text, images text[], matched text[], path text, may_exist boolean default false
 ) returns bigint

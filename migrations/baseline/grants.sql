@@ -136,6 +136,7 @@ grant execute on function
     countersign.select_in(text, text, anyarray),
     countersign.execute_in(text, text, anyarray, anyarray),
     countersign.may_hide_rows(oid),
+    countersign.rows_for_caller(text, integer[], text[], text),
     countersign.apply_images(countersign.tracked, text, text[], text[], text, boolean),
     countersign.row_image(record),
     countersign.single_change(uuid[]),

@@ -6,6 +6,7 @@ mod beside;
 mod claims;
 mod proposals;
 mod recipes;
+mod recorded;
 mod roles;
 mod sealed;
 mod started;
@@ -85,6 +86,14 @@ description = "Change a deal."
 sql = "update crm.deal set amount = $2 where id = $1 returning id, region"
 rows = "one"
 param = [{ name = "id", description = "The deal." }, { name = "amount", description = "Its amount." }]
+
+[[tool]]
+name = "drop_deal"
+access = "write"
+description = "Drop a deal."
+sql = "delete from crm.deal where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "The deal." }]
 "#;
 
 async fn crm() -> Database {

@@ -177,7 +177,7 @@ impl ProposalData {
 
     fn whole(proposal: &ShownProposal<'_>, console: Option<&ConsoleLinks>) -> Self {
         let description = shown_description(proposal);
-        let since = proposal.since().map(SinceData::from);
+        let since = SinceData::new(proposal.since(), proposal.unread());
         let proposal = (**proposal).clone();
         Self {
             review_url: console

@@ -1,33 +1,52 @@
-//! A proposal with the masks of the caller who sees it.
+//! A proposal as the caller may see it.
 
 use std::borrow::Cow;
 
-use ledger::proposals::Proposal;
+use ledger::proposals::{CallerChanges, Preview, Proposal};
 use review::{RowMasks, Since};
 use serde_json::Value;
-use types::{AccountId, CellMasks, Masks, RowHistoryEntry};
+use types::{AccountId, CellMasks, Effects, Masks, RowHistoryEntry};
 
-/// A proposal with the masks of a caller. Texts for a caller are made only from this type: a text has no columns, so
-/// it cannot be masked afterwards.
+/// A proposal as its caller may see it: with the masks of the caller, and without rows that the caller could not read.
+/// Texts for a caller are made only from this type: a text has no columns, so it cannot be masked afterwards.
 pub(crate) struct ShownProposal<'a> {
     proposal: Cow<'a, Proposal>,
+    is_masked: bool,
     since: Option<Since>,
+    /// The number of rows that have changed since and that the caller cannot read now.
+    unread: u64,
 }
 
 impl<'a> ShownProposal<'a> {
     pub(crate) fn new(proposal: &'a Proposal, masks: Option<&Masks>) -> Self {
-        let proposal = match masks {
+        let mut shown = match masks {
             None => Cow::Borrowed(proposal),
             Some(masks) => Cow::Owned(RowMasks::masked_proposal(masks, proposal.clone())),
         };
-        Self { proposal, since: None }
+        if previews(proposal).any(has_unseen) {
+            let shown = shown.to_mut();
+            let found = shown.check.as_mut().and_then(|check| check.found.as_mut());
+            for preview in std::iter::once(&mut shown.preview).chain(found) {
+                preview.effects = preview.effects.take().map(Effects::seen);
+            }
+        }
+        Self { proposal: shown, is_masked: masks.is_some(), since: None, unread: 0 }
     }
 
-    /// Also with what has changed since it was made.
-    pub(crate) fn with_changes(self, changes: Vec<RowHistoryEntry>, masks: Option<&Masks>) -> Self {
+    /// Also with what has changed since it was made. Rows that are not those of a tracked table cannot be read as the
+    /// caller, so of them only the sentence of the check is shown.
+    pub(crate) fn with_changes(mut self, changes: CallerChanges, masks: Option<&Masks>) -> Self {
+        let CallerChanges { changes, unread, is_check_shown } = changes;
         let changes = changes.into_iter().map(|change| change.shown(CellMasks::new(masks)));
         let changes: Vec<_> = changes.map(|change| for_account(change, &self.proposal.account_id)).collect();
-        Self { since: Since::new(&self.proposal, &changes), ..self }
+        if !is_check_shown && let Some(check) = &mut self.proposal.to_mut().check {
+            check.found = None;
+        }
+        let mut since = Since::new(&self.proposal, &changes);
+        if let Some(since) = &mut since {
+            since.rows.groups.retain(|group| group.table.is_some());
+        }
+        Self { since, unread, ..self }
     }
 
     /// What has changed since, if it was looked for.
@@ -35,10 +54,23 @@ impl<'a> ShownProposal<'a> {
         self.since.as_ref()
     }
 
+    pub(crate) const fn unread(&self) -> u64 {
+        self.unread
+    }
+
     /// Whether masks were applied. The stored description has no masks.
     pub(crate) const fn is_masked(&self) -> bool {
-        matches!(self.proposal, Cow::Owned(_))
+        self.is_masked
     }
+}
+
+/// The preview of a proposal, and that of its newest check.
+fn previews(proposal: &Proposal) -> impl Iterator<Item = &Preview> {
+    std::iter::once(&proposal.preview).chain(proposal.check.as_ref().and_then(|check| check.found.as_ref()))
+}
+
+fn has_unseen(preview: &Preview) -> bool {
+    preview.effects.iter().flat_map(|effects| &effects.rows).any(|row| row.is_unseen)
 }
 
 impl std::ops::Deref for ShownProposal<'_> {

@@ -1,7 +1,7 @@
 //! What has changed since a proposal was made, as agents see it: the first rows, with long texts cut.
 
-use review::Since;
 use review::summary::{ChangedBy, ChangedRow, RowGroup};
+use review::{Since, sentences};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use types::CorrelationId;
@@ -37,13 +37,16 @@ struct SinceRow {
     correlation_id: Option<CorrelationId>,
 }
 
-impl From<&Since> for SinceData {
-    fn from(since: &Since) -> Self {
-        let rows = since.rows.groups.iter().flat_map(|group| group.rows.iter().map(move |row| (group, row)));
-        Self {
-            found: since.sentences().take(MAX_SENTENCES).collect(),
-            rows: rows.take(MAX_ROWS).map(|(group, row)| SinceRow::new(group, row)).collect(),
-        }
+impl SinceData {
+    /// What has changed, if anything has. `unread` is the number of rows that the caller cannot read now.
+    pub(crate) fn new(since: Option<&Since>, unread: u64) -> Option<Self> {
+        let unread = (unread > 0).then(|| format!("{} that you cannot read now.", sentences::rows(unread)));
+        let found: Vec<String> =
+            since.into_iter().flat_map(Since::sentences).take(MAX_SENTENCES).chain(unread).collect();
+        let groups = since.into_iter().flat_map(|since| &since.rows.groups);
+        let rows = groups.flat_map(|group| group.rows.iter().map(move |row| SinceRow::new(group, row)));
+        let rows = rows.take(MAX_ROWS).collect();
+        (!found.is_empty()).then_some(Self { found, rows })
     }
 }
 

@@ -53,6 +53,9 @@ pub struct RowEffect<V = Cell> {
     /// The columns whose values the database generates anew each time the write runs, in a preview.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub generated: Vec<String>,
+    /// Whether the caller of the write could not read the row when it was tried: policies or missing privileges hide it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unseen: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -141,13 +144,14 @@ impl<V> RowEffect<V> {
 
     /// Converts every value; `value` also receives the column name.
     pub fn map<W>(self, mut value: impl FnMut(&str, V) -> W) -> RowEffect<W> {
-        let Self { table, key, change, by_trigger, columns, is_cut, has_sensitive_changes, generated } = self;
+        let Self { table, key, change, by_trigger, columns, is_cut, has_sensitive_changes, generated, is_unseen } =
+            self;
         let key = key.map(|key| {
             key.into_iter().map(|(name, part)| (value(&name, part), name)).map(|(part, name)| (name, part)).collect()
         });
         let columns = columns.into_iter().map(|(name, effect)| (effect.map(|it| value(&name, it)), name));
         let columns = columns.map(|(effect, name)| (name, effect)).collect();
-        RowEffect { table, key, change, by_trigger, columns, is_cut, has_sensitive_changes, generated }
+        RowEffect { table, key, change, by_trigger, columns, is_cut, has_sensitive_changes, generated, is_unseen }
     }
 }
 
@@ -156,6 +160,32 @@ impl<V> Effects<V> {
     pub fn map<W>(self, mut value: impl FnMut(&str, V) -> W) -> Effects<W> {
         let Self { count, rows, by_table } = self;
         Effects { count, rows: rows.into_iter().map(|row| row.map(&mut value)).collect(), by_table }
+    }
+
+    /// The effects for the caller: rows that it cannot read are only counted.
+    #[must_use]
+    pub fn seen(mut self) -> Self {
+        if self.rows.iter().all(|row| !row.is_unseen) {
+            return self;
+        }
+        if self.by_table.is_empty() {
+            for row in &self.rows {
+                let of_row = |known: &&mut EffectCount| {
+                    (&known.table, known.change, known.by_trigger) == (&row.table, row.change, row.by_trigger)
+                };
+                match self.by_table.iter_mut().find(of_row) {
+                    Some(known) => known.count += 1,
+                    None => self.by_table.push(EffectCount {
+                        table: row.table.clone(),
+                        change: row.change,
+                        by_trigger: row.by_trigger,
+                        count: 1,
+                    }),
+                }
+            }
+        }
+        self.rows.retain(|row| !row.is_unseen);
+        self
     }
 }
 

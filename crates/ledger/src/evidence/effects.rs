@@ -1,11 +1,15 @@
 //! Reads the effects of a write, by table and key, with the columns before and after.
 
-use pg::{PipelineStatement, WriterPool};
+use pg::{PipelineStatement, PooledSession, Session, StatementResult, WriterPool};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
-use types::{ChangeKind, ColumnEffect, Columns, CorrelationId, EffectCount, Effects, RowEffect};
+use types::{
+    CallerContext, ChangeKind, ColumnEffect, Columns, CorrelationId, EffectCount, Effects, Principal, RowEffect,
+};
+
+use crate::evidence::guarded_rows::{GuardedRows, is_guarded};
 
 /// The maximum number of effects in one answer, which also has their total number.
 pub(crate) const MAX_SHOWN: u32 = 100;
@@ -22,7 +26,8 @@ select t.name, e.op::pg_catalog.text, coalesce(e.key_before, e.key), case when e
      from (select c.shape, ct.name, c.op, c.by_trigger, pg_catalog.count(*) as count, pg_catalog.min(c.position) as first \
            from countersign.effect c join countersign.tracked ct on ct.shape operator(pg_catalog.=) c.shape \
            where c.correlation_id operator(pg_catalog.=) $1 and c.op operator(pg_catalog.<>) 'N' \
-           group by c.shape, ct.name, c.op, c.by_trigger) n) \
+           group by c.shape, ct.name, c.op, c.by_trigger) n), t.shape, \
+    case when exists (select from pg_catalog.pg_class r where r.oid operator(pg_catalog.=) t.relation) then pg_catalog.row_security_active(t.relation) end \
 from (select f.*, pg_catalog.sum(coalesce(pg_catalog.octet_length(f.before), 0) operator(pg_catalog.+) \
           coalesce(pg_catalog.octet_length(f.after), 0)) over (order by f.position) as bytes \
       from countersign.effect f where f.correlation_id operator(pg_catalog.=) $1 order by f.position limit $2::pg_catalog.int8) e \
@@ -39,6 +44,27 @@ pub(crate) async fn of_write(
     Ok(parse_effects(outcome.rows))
 }
 
+/// Like [`of_write`], for the caller: rows that it cannot read now are only counted.
+pub(crate) async fn of_write_for(
+    writer: &WriterPool,
+    write: CorrelationId,
+    caller: &Principal,
+    deadline: Instant,
+) -> Result<Option<Effects>, pg::Error> {
+    let outcome = writer.run_one(EFFECTS_SQL, &params(write), deadline).await?;
+    let Some(recorded) = RecordedEffects::parse(outcome.rows, &caller.context) else { return Ok(None) };
+    recorded.seen(writer, caller, deadline, Current::After).await.map(Some)
+}
+
+/// Which image of an effect has the key that the row has now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Current {
+    /// The effects were made.
+    After,
+    /// The effects are those of an undo that was not made.
+    Before,
+}
+
 /// The query for the effects of a write, for use within its own transaction; [`parse_effects`] parses the result.
 pub(crate) fn step(params: &[Option<String>]) -> PipelineStatement<'_> {
     PipelineStatement::new(EFFECTS_SQL, params)
@@ -49,39 +75,146 @@ pub(crate) fn params(write: CorrelationId) -> [Option<String>; 2] {
     [Some(write.to_string()), Some(MAX_SHOWN.to_string())]
 }
 
+/// Effects, and which of them are of tables that may hide rows from a caller.
+#[derive(Debug)]
+pub(crate) struct RecordedEffects {
+    pub(crate) effects: Effects,
+    guarded: Vec<GuardedEffect>,
+}
+
+/// An effect on a row of a table that may hide rows from a caller.
+#[derive(Debug)]
+struct GuardedEffect {
+    /// The index in [`Effects::rows`].
+    at: usize,
+    shape: String,
+    before: Option<String>,
+    after: Option<String>,
+}
+
 /// Parses the result of [`step`], in the form of [`of_write`].
 pub(crate) fn parse_effects(answer: Vec<Vec<Option<String>>>) -> Option<Effects> {
-    let (mut count, mut rows) = (0, Vec::new());
-    let mut by_table: Vec<EffectCount> = Vec::new();
-    for row in answer {
-        let Ok(
-            [table, op, key, before, after, is_cut, is_hidden, unchanged, columns, sensitive, by_trigger, all, counts],
-        ) = <[Option<String>; 13]>::try_from(row)
-        else {
-            continue;
-        };
-        count = all.and_then(|all| all.parse::<u64>().ok()).unwrap_or_default();
-        if by_table.is_empty() {
-            by_table = list(counts);
+    RecordedEffects::parse(answer, &CallerContext::default()).map(|recorded| recorded.effects)
+}
+
+impl RecordedEffects {
+    /// Parses the result of [`step`] for a caller with this context.
+    pub(crate) fn parse(answer: Vec<Vec<Option<String>>>, caller: &CallerContext) -> Option<Self> {
+        let (mut count, mut rows, mut guarded) = (0, Vec::new(), Vec::new());
+        let mut by_table: Vec<EffectCount> = Vec::new();
+        for row in answer {
+            let Ok(
+                [
+                    table,
+                    op,
+                    key,
+                    before,
+                    after,
+                    is_cut,
+                    is_hidden,
+                    unchanged,
+                    columns,
+                    sensitive,
+                    by_trigger,
+                    all,
+                    counts,
+                    shape,
+                    has_policy,
+                ],
+            ) = <[Option<String>; 15]>::try_from(row)
+            else {
+                continue;
+            };
+            count = all.and_then(|all| all.parse::<u64>().ok()).unwrap_or_default();
+            if by_table.is_empty() {
+                by_table = list(counts);
+            }
+            if is_guarded(caller, has_policy.as_deref() == Some("t")) {
+                let (shape, before, after) = (shape.unwrap_or_default(), before.clone(), after.clone());
+                guarded.push(GuardedEffect { at: rows.len(), shape, before, after });
+            }
+            let change = RecordedChange {
+                name: table.unwrap_or_default(),
+                op: op.unwrap_or_default(),
+                key,
+                before,
+                after,
+                has_sensitive_changes: is_hidden.as_deref() == Some("t"),
+                unchanged: list(unchanged),
+                columns: list(columns),
+                sensitive: list(sensitive),
+            };
+            let [is_cut, by_trigger] = [is_cut, by_trigger].map(|flag| flag.as_deref() == Some("t"));
+            rows.push(RowEffect { is_cut, by_trigger, ..change.effect() });
         }
-        let change = RecordedChange {
-            name: table.unwrap_or_default(),
-            op: op.unwrap_or_default(),
-            key,
-            before,
-            after,
-            has_sensitive_changes: is_hidden.as_deref() == Some("t"),
-            unchanged: list(unchanged),
-            columns: list(columns),
-            sensitive: list(sensitive),
-        };
-        let [is_cut, by_trigger] = [is_cut, by_trigger].map(|flag| flag.as_deref() == Some("t"));
-        rows.push(RowEffect { is_cut, by_trigger, ..change.effect() });
+        if count <= rows.len() as u64 {
+            by_table.clear();
+        }
+        (count > 0).then_some(Self { effects: Effects { count, rows, by_table }, guarded })
     }
-    if count <= rows.len() as u64 {
-        by_table.clear();
+
+    /// Marks the rows that the caller cannot read as the trial leaves them, in the session of the trial.
+    pub(crate) async fn mark_after(&mut self, session: &mut Session, caller: &Principal) -> Result<(), pg::Error> {
+        let asked = self.asked(|effect| effect.after.as_ref(), ChangeKind::Delete);
+        if !asked.is_empty() {
+            let params = asked.params(caller);
+            let outcomes = session.run(&[GuardedRows::step(&params)]).await.map_err(|failed| failed.error)?;
+            self.mark(&asked, outcomes.into_iter().next_back().unwrap_or_default());
+        }
+        Ok(())
     }
-    (count > 0).then_some(Effects { count, rows, by_table })
+
+    /// Marks the rows that the caller cannot read as they are without the trial, which is rolled back.
+    pub(crate) async fn mark_before(&mut self, lease: &mut PooledSession, caller: &Principal, deadline: Instant) {
+        let asked = self.asked(|effect| effect.before.as_ref(), ChangeKind::Insert);
+        if !asked.is_empty() {
+            let found = asked.read(lease, caller, deadline).await;
+            self.mark(&asked, found.unwrap_or_default());
+        }
+    }
+
+    /// The effects without the rows that the caller cannot read now, such as deleted ones.
+    pub(crate) async fn seen(
+        mut self,
+        writer: &WriterPool,
+        caller: &Principal,
+        deadline: Instant,
+        current: Current,
+    ) -> Result<Effects, pg::Error> {
+        let asked: GuardedRows = self
+            .guarded
+            .iter()
+            .map(|effect| {
+                let (now, other) = match current {
+                    Current::After => (&effect.after, &effect.before),
+                    Current::Before => (&effect.before, &effect.after),
+                };
+                (effect.at, effect.shape.clone(), now.clone().or_else(|| other.clone()))
+            })
+            .collect();
+        if !asked.is_empty() {
+            let found = asked.read(&mut writer.acquire(deadline).await?, caller, deadline).await?;
+            self.mark(&asked, found);
+        }
+        Ok(self.effects.seen())
+    }
+
+    /// The rows on one side of the write; effects of kind `absent` have none there.
+    fn asked(&self, image: impl Fn(&GuardedEffect) -> Option<&String>, absent: ChangeKind) -> GuardedRows {
+        let is_there =
+            |effect: &&GuardedEffect| self.effects.rows.get(effect.at).is_some_and(|row| row.change != absent);
+        let row = |effect: &GuardedEffect| (effect.at, effect.shape.clone(), image(effect).cloned());
+        self.guarded.iter().filter(is_there).map(row).collect()
+    }
+
+    fn mark(&mut self, asked: &GuardedRows, found: StatementResult) {
+        let found = asked.images(found);
+        for at in asked.ids() {
+            if let Some(row) = self.effects.rows.get_mut(at).filter(|_| !found.contains_key(&at)) {
+                row.is_unseen = true;
+            }
+        }
+    }
 }
 
 fn list<T: DeserializeOwned>(json: Option<String>) -> Vec<T> {
@@ -118,6 +251,23 @@ pub(crate) struct RecordedChange {
 }
 
 impl RecordedChange {
+    /// An image with the key that the row has since.
+    pub(crate) fn image(&self) -> Option<&str> {
+        self.after.as_deref().or(self.before.as_deref())
+    }
+
+    /// The table and the key.
+    pub(crate) fn place(&self) -> (String, Option<String>) {
+        (self.name.clone(), self.key.clone())
+    }
+
+    /// Takes the row as it is now for what the change left.
+    pub(crate) fn set_current(&mut self, image: String) {
+        if self.after.is_some() {
+            self.after = Some(image);
+        }
+    }
+
     pub(crate) fn effect(self) -> RowEffect {
         let (change, columns) = match self.op.as_str() {
             "I" => (ChangeKind::Insert, self.present(self.after.as_deref())),
@@ -133,6 +283,7 @@ impl RecordedChange {
             is_cut: false,
             has_sensitive_changes: self.has_sensitive_changes,
             generated: Vec::new(),
+            is_unseen: false,
         }
     }
 

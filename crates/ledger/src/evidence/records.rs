@@ -127,7 +127,8 @@ impl Records {
         self.objects(RECENT_SQL, &params).await
     }
 
-    /// A whole record; `None` if the caller has no such record.
+    /// A whole record; `None` if the caller has no such record. Changed rows that the caller cannot read now are only
+    /// counted.
     pub async fn detail(
         &self,
         owner: &Principal,
@@ -135,8 +136,13 @@ impl Records {
     ) -> Result<Option<Map<String, Value>>, pg::Error> {
         let account = Some(owner.account_id.as_str().to_owned());
         let params = [account, Some(correlation_id.to_string()), owner.context.to_json()];
-        let found = self.objects(DETAIL_SQL, &params).await?.into_iter().next();
-        self.with_effects(found, correlation_id).await
+        let Some(mut record) = self.objects(DETAIL_SQL, &params).await?.into_iter().next() else { return Ok(None) };
+        if is_success(&record) {
+            let deadline = Instant::now() + self.timeout;
+            let effects = effects::of_write_for(&self.writer, correlation_id, owner, deadline).await?;
+            record.insert("effects".to_owned(), json!(effects.map(Effects::stored)));
+        }
+        Ok(Some(record))
     }
 
     /// What must be known about writes of the caller before they are undone, one element for each status among them.
@@ -164,7 +170,7 @@ impl Records {
         correlation_id: CorrelationId,
     ) -> Result<Option<Map<String, Value>>, pg::Error> {
         let Some(mut record) = record else { return Ok(None) };
-        if record.get("status") == Some(&RecordStatus::Success.as_str().into()) {
+        if is_success(&record) {
             let effects = effects::of_write(&self.writer, correlation_id, Instant::now() + self.timeout).await?;
             record.insert("effects".to_owned(), json!(effects.map(Effects::stored)));
         }
@@ -220,4 +226,8 @@ impl Records {
         let columns = self.writer.resolve_columns(&mut lease, &outcome.columns).await?;
         Ok(outcome.rows.iter().map(|row| as_object(row, &columns)).collect())
     }
+}
+
+fn is_success(record: &Map<String, Value>) -> bool {
+    record.get("status") == Some(&RecordStatus::Success.as_str().into())
 }

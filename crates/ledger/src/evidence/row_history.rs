@@ -1,9 +1,14 @@
 //! Recorded changes of rows, and what made them.
 
+use std::collections::HashSet;
+
+use pg::WriterPool;
 use serde::Deserialize;
-use types::{CorrelationId, RowEffect, RowHistoryEntry};
+use tokio::time::Instant;
+use types::{CorrelationId, Principal, RowEffect, RowHistoryEntry};
 
 use crate::evidence::effects::RecordedChange;
+use crate::evidence::guarded_rows::{GuardedRows, is_guarded};
 use crate::evidence::records::Records;
 use crate::evidence::values::rfc3339;
 
@@ -13,7 +18,8 @@ const BEGIN_SQL: &str = concat!(
     rfc3339!("coalesce(w.completed_at, e.changed_at)"),
     " as changed_at, case when $4::text is null then e.origin end as origin, t.name, e.op::text as op, coalesce(e.key_before, e.key) as key, \
      case when e.bytes <= $5::bigint then e.before end as before, case when e.bytes <= $5::bigint then e.after end as after, e.bytes > $5::bigint as is_cut, \
-     e.secret_before is distinct from e.secret_after as has_sensitive_changes, to_json(coalesce(e.unchanged, '{}')) as unchanged, to_json(t.columns) as columns, to_json(t.sensitive) as sensitive \
+     e.secret_before is distinct from e.secret_after as has_sensitive_changes, to_json(coalesce(e.unchanged, '{}')) as unchanged, to_json(t.columns) as columns, to_json(t.sensitive) as sensitive, t.shape::text as shape, \
+     case when exists (select from pg_class k where k.oid = t.relation) then coalesce(row_security_active(t.relation), false) else false end as has_policy \
      from (select f.*, sum(coalesce(octet_length(f.before), 0) + coalesce(octet_length(f.after), 0)) over (order by f.position desc) as bytes \
            from (select c.* from ("
 );
@@ -43,10 +49,44 @@ pub(crate) const MAX_BYTES: usize = 16 << 20;
 
 /// The newest of these changes, newest first.
 pub(crate) async fn newest(records: &Records, query: HistoryQuery<'_>) -> Result<Vec<RowHistoryEntry>, pg::Error> {
+    Ok(rows(records, query).await?.into_iter().map(HistoryRow::entry).collect())
+}
+
+/// The newest of these changes for a caller, newest first, and the number of rows whose changes are left out because
+/// the caller cannot read them now. What a row became is what the caller reads.
+pub(crate) async fn newest_for(
+    records: &Records,
+    query: HistoryQuery<'_>,
+    caller: &Principal,
+    lease: (&WriterPool, Instant),
+) -> Result<(Vec<RowHistoryEntry>, u64), pg::Error> {
+    let (writer, deadline) = lease;
+    let mut rows = rows(records, query).await?;
+    let guarded = rows.iter().enumerate().filter(|(_, row)| is_guarded(&caller.context, row.has_policy));
+    let asked: GuardedRows =
+        guarded.map(|(at, row)| (at, row.shape.clone(), row.change.image().map(str::to_owned))).collect();
+    let mut unread = HashSet::new();
+    if !asked.is_empty() {
+        let found = asked.read(&mut writer.acquire(deadline).await?, caller, deadline).await?;
+        let mut found = asked.images(found);
+        let mut newest = HashSet::new();
+        for at in asked.ids() {
+            let Some(row) = rows.get_mut(at) else { continue };
+            match found.remove(&at) {
+                Some(image) if newest.insert(row.change.place()) => row.change.set_current(image),
+                Some(_) => {}
+                None => drop(unread.insert(row.change.place())),
+            }
+        }
+    }
+    rows.retain(|row| !unread.contains(&row.change.place()));
+    Ok((rows.into_iter().map(HistoryRow::entry).collect(), unread.len() as u64))
+}
+
+async fn rows(records: &Records, query: HistoryQuery<'_>) -> Result<Vec<HistoryRow>, pg::Error> {
     let HistoryQuery { changes, params: [first, second], limit, account, max_bytes } = query;
     let params = [first, second, Some(limit.to_string()), account, Some(max_bytes.to_string())];
-    let changes: Vec<HistoryRow> = records.rows(&format!("{BEGIN_SQL}{changes}{END_SQL}"), &params).await?;
-    Ok(changes.into_iter().map(HistoryRow::entry).collect())
+    records.rows(&format!("{BEGIN_SQL}{changes}{END_SQL}"), &params).await
 }
 
 #[derive(Deserialize)]
@@ -59,14 +99,17 @@ struct HistoryRow {
     changed_at: Option<String>,
     origin: Option<String>,
     is_cut: bool,
+    shape: String,
+    has_policy: bool,
     #[serde(flatten)]
     change: RecordedChange,
 }
 
 impl HistoryRow {
     fn entry(self) -> RowHistoryEntry {
-        let Self { correlation_id, tool_name, account_id, actor, client_name, changed_at, origin, is_cut, change } =
-            self;
+        let Self {
+            correlation_id, tool_name, account_id, actor, client_name, changed_at, origin, is_cut, change, ..
+        } = self;
         let effect = RowEffect { is_cut, ..change.effect() };
         RowHistoryEntry { correlation_id, tool_name, account_id, actor, client_name, changed_at, origin, effect }
     }

@@ -6,6 +6,8 @@
 //! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · the effects, how they would be undone, definitions
 //! round trip 3   ROLLBACK
 //! ```
+//! If the caller has a role, or changes rows of a table with a policy, two more round trips read the changed rows as
+//! the caller: as the trial leaves them, and after the ROLLBACK as they are. The others are marked as not seen.
 //! If the caller drops the future, the session is closed and PostgreSQL rolls back. PostgreSQL does not roll back
 //! sequences, so a preview may leave gaps in their numbers.
 
@@ -14,7 +16,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use types::{CorrelationId, Effects, ErrorCode, Failure};
 
-use crate::evidence::effects;
+use crate::evidence::effects::{self, RecordedEffects};
 use crate::write::attempt::CANCEL_GRACE;
 use crate::write::definitions::{self, Definition};
 use crate::write::error_hints::HintQuery;
@@ -134,34 +136,37 @@ impl Trials<'_> {
         let (trial, hint_query) = match work {
             Ok(work) => match self.settle(lease, id, work, with_definitions).await {
                 Err(pg::Error::Server(error)) => (Err(sql_failure(&error).into()), HintQuery::of(&error)),
-                trial => (trial.map_err(ExecutorError::ConnectionLost), None),
+                settled => (settled.map_err(ExecutorError::ConnectionLost), None),
             },
             Err(refusal) => (Err(refusal), hint_query),
         };
-        if matches!(trial, Err(ExecutorError::ConnectionLost(_))) {
-            return trial;
+        if let Err(lost @ ExecutorError::ConnectionLost(_)) = trial {
+            return Err(lost);
         }
         let mut steps = vec![PipelineStatement::without_params("rollback")];
         steps.extend(hint_query.as_ref().map(HintQuery::step));
         let outcomes =
             lease.session().run(&steps).await.map_err(|failed| ExecutorError::ConnectionLost(failed.error))?;
-        trial.map_err(|refusal| match refusal {
+        let (trial, recorded) = trial.map_err(|refusal| match refusal {
             ExecutorError::Rejected(failure) if failure.hint.is_none() && failure.code == ErrorCode::SqlError => {
                 Failure { hint: HintQuery::hint(outcomes.into_iter().nth(1)), ..failure }.into()
             }
             refusal => refusal,
-        })
+        })?;
+        let Some(mut recorded) = recorded else { return Ok(trial) };
+        recorded.mark_before(lease, &self.request.principal, self.deadline).await;
+        Ok(Trial { effects: Some(effects::shortened(recorded.effects)), ..trial })
     }
 
     /// Runs deferred triggers, reads the effects and how they could be undone, and searches for definitions while the
-    /// transaction locks every relation of the write.
+    /// transaction locks every relation of the write. The effects are returned beside the trial.
     async fn settle(
         self,
         lease: &mut PooledSession,
         attempt: CorrelationId,
         work: WriteOutput,
         with_definitions: bool,
-    ) -> Result<Trial, pg::Error> {
+    ) -> Result<(Trial, Option<RecordedEffects>), pg::Error> {
         let search = definitions::search(self.executor, self.request);
         let params = effects::params(attempt);
         let claimed_rollback = json!(work.rollback.clone().of_write(&attempt.to_string()));
@@ -183,15 +188,23 @@ impl Trials<'_> {
         match lease.session().run(&steps).await {
             Ok(outcomes) => {
                 let mut outcomes = outcomes.into_iter().skip(before);
-                let effects =
-                    outcomes.next().and_then(|outcome| effects::parse_effects(outcome.rows)).map(effects::shortened);
+                let caller = &self.request.principal;
+                let recorded =
+                    outcomes.next().and_then(|outcome| RecordedEffects::parse(outcome.rows, &caller.context));
                 let rollback = if is_tried {
                     work.rollback.with_ledger_findings(outcomes.next().and_then(execute::receipt))
                 } else {
                     work.rollback
                 };
                 let definitions = outcomes.next().map(definitions::found).unwrap_or_default();
-                Ok(Trial { work: WriteOutput { rollback, ..work }, effects, definitions })
+                let trial = Trial { work: WriteOutput { rollback, ..work }, effects: None, definitions };
+                match recorded {
+                    Some(mut recorded) => {
+                        recorded.mark_after(lease.session(), caller).await?;
+                        Ok((trial, Some(recorded)))
+                    }
+                    None => Ok((trial, None)),
+                }
             }
             Err(failed) => Err(failed.error),
         }

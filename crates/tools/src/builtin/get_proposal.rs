@@ -53,7 +53,7 @@ impl GetProposal {
         let Some(found) = self.proposals.get(Some(&call.principal), id).await? else {
             return self.schema_change(id, &call).await;
         };
-        let changes = self.proposals.row_changes(&found).await?;
+        let changes = self.proposals.row_changes_for(&call.principal, &found, call.deadline).await?;
         let shown = ShownProposal::new(&found, call.masks.as_deref()).with_changes(changes, call.masks.as_deref());
         let data = match given.rows {
             None => ProposalData::new(&shown, self.console.as_ref()),

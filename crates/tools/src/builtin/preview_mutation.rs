@@ -173,7 +173,7 @@ impl PreviewMutation {
         let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
         let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
         let mut rows = RowMasks::new(call.masks.as_deref());
-        let effects = effects.map(|effects| rows.effects(effects.redacted(&redaction)));
+        let effects = effects.map(|effects| rows.effects(effects.redacted(&redaction).seen()));
         let mut data = to_json(&PreviewData {
             params: redaction.params(&request.params),
             result: redaction.value(&work.data),

@@ -33,6 +33,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, IdPrefix, Principal, ProposalId};
 
+pub use check::CallerChanges;
 pub use decide::{Decision, DecisionChannel, MAX_REASON_CHARS};
 pub use execute::ExecutedProposal;
 pub(crate) use human_decision::may_not_decide;

@@ -1,17 +1,18 @@
 //! The rows that a plan restores: the first ones with their values, and the numbers of all by table and column.
 
 use tokio::time::Instant;
-use types::CorrelationId;
+use types::{CorrelationId, Principal};
 
 use super::{PlanRows, PlanSummary, Plans};
-use crate::evidence::effects;
+use crate::evidence::effects::{self, Current, RecordedEffects};
 use crate::evidence::values::array;
 
 /// `effects::parse_effects` parses these columns.
 const ROWS_SQL: &str = "\
 select t.name, case when w.before is null then 'D' when w.after is null then 'I' else 'U' end, w.key, \
     case when not w.is_cut then w.after end, case when not w.is_cut then w.before end, w.is_cut, \
-    w.secret_before is distinct from w.secret_after, '[]', array_to_json(t.columns), array_to_json(t.sensitive), false, w.count, null \
+    w.secret_before is distinct from w.secret_after, '[]', array_to_json(t.columns), array_to_json(t.sensitive), false, w.count, null, t.shape, \
+    case when exists (select from pg_class r where r.oid = t.relation) then row_security_active(t.relation) end \
 from (select n.*, count(*) over () as count, \
           $2::bigint is not null and sum(coalesce(octet_length(n.before), 0) + coalesce(octet_length(n.after), 0)) \
               over (order by n.last_position, n.key) > 1048576 as is_cut \
@@ -41,15 +42,40 @@ impl Plans {
         most: Option<u32>,
         deadline: Instant,
     ) -> Result<PlanRows, pg::Error> {
+        let (rows, summary) = self.found(writes, most, deadline).await?;
+        Ok(PlanRows { effects: effects::parse_effects(rows), summary })
+    }
+
+    /// Like [`Plans::rows`], for the caller: rows that it cannot read now are only counted.
+    pub async fn rows_for(
+        &self,
+        caller: &Principal,
+        writes: &[CorrelationId],
+        most: u32,
+        deadline: Instant,
+    ) -> Result<PlanRows, pg::Error> {
+        let (rows, summary) = self.found(writes, Some(most), deadline).await?;
+        let effects = match RecordedEffects::parse(rows, &caller.context) {
+            Some(recorded) => Some(recorded.seen(&self.writer, caller, deadline, Current::Before).await?),
+            None => None,
+        };
+        Ok(PlanRows { effects, summary })
+    }
+
+    async fn found(
+        &self,
+        writes: &[CorrelationId],
+        most: Option<u32>,
+        deadline: Instant,
+    ) -> Result<(Vec<Vec<Option<String>>>, Vec<PlanSummary>), pg::Error> {
         if writes.is_empty() {
-            return Ok(PlanRows::default());
+            return Ok((Vec::new(), Vec::new()));
         }
         let mut lease = self.writer.acquire(deadline).await?;
         let params = [Some(array(writes)), most.map(|most| most.to_string())];
         let rows = lease.run_one(ROWS_SQL, &params, deadline).await?.rows;
         let summary = lease.run_one(SUMMARY_SQL, &[Some(array(writes))], deadline).await?.rows;
         let lines = summary.into_iter().flatten().flatten();
-        let summary: Vec<PlanSummary> = lines.filter_map(|line| serde_json::from_str(&line).ok()).collect();
-        Ok(PlanRows { effects: effects::parse_effects(rows), summary })
+        Ok((rows, lines.filter_map(|line| serde_json::from_str(&line).ok()).collect()))
     }
 }

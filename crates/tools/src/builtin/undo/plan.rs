@@ -194,7 +194,7 @@ impl UndoPlan {
         let parts = vec![PlanPart::of(&plan.report)];
         let stored = self.plans.store(Some(account), &plan, parts, who, call.deadline).await;
         let stored = stored.map_err(|error| ledger_failure(&error))?;
-        let rows = self.plans.rows(&plan.report.writes, Some(MAX_SHOWN), call.deadline).await;
+        let rows = self.plans.rows_for(&call.principal, &plan.report.writes, MAX_SHOWN, call.deadline).await;
         let rows = rows.map_err(|error| ledger_failure(&error))?.shortened();
         Ok(UndoPlanData {
             plan_id: Some(stored.plan_id),
