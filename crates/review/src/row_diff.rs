@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use types::{ChangeKind, Effects};
 
 /// A row, compared with the other image. A value that is not an object counts as a row without columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +69,18 @@ impl<'a> RowDiff<'a> {
     pub fn added(&self) -> Vec<&'a Value> {
         let added = |change: &RowChange<'a>| if let RowChange::Added(row) = *change { Some(row) } else { None };
         self.changes.iter().filter_map(added).collect()
+    }
+
+    /// Whether the effects, which are all listed and as many as the statements count, know better: the images lack a row
+    /// that was not deleted or not inserted. A query that selects by a column that the write changes reads it once only.
+    #[must_use]
+    pub fn is_refuted(&self, effects: Option<&Effects<Value>>, counted: Option<u64>) -> bool {
+        let (Some(effects), Some(counted)) = (effects, counted) else { return false };
+        let own = effects.rows.iter().filter(|row| !row.by_trigger).count() as u64;
+        let of_kind = |kind: ChangeKind| effects.rows.iter().filter(|row| row.change == kind).count();
+        effects.count == effects.rows.len() as u64
+            && own >= counted
+            && (self.removed().len() > of_kind(ChangeKind::Delete) || self.added().len() > of_kind(ChangeKind::Insert))
     }
 
     /// The number of rows that are equal in both images.

@@ -3,7 +3,7 @@
 
 use ledger::proposals::Preview;
 use serde_json::{Map, Value};
-use types::visible;
+use types::{ColumnEffect, Effects, RowEffect, visible};
 
 use crate::shown_proposal::ShownProposal;
 use review::row_diff::{RowChange, RowDiff, column_pairs, columns};
@@ -58,7 +58,7 @@ pub(crate) fn question(proposal: &ShownProposal<'_>) -> String {
     if params().any(|(_, value)| value.chars().count() > longest) {
         lines.push("Not all of it is shown here: decline, unless you have read it whole elsewhere.".to_owned());
     }
-    let changes = changes(preview);
+    let changes = changes(proposal.unmasked(), preview);
     let end = if changes.is_empty() { "." } else { ":" };
     lines.extend([String::new(), format!("{}{end}", touches(preview))]);
     lines.extend(changes.into_iter().map(|change| format!("  {change}")));
@@ -109,31 +109,63 @@ fn generated(preview: &Preview) -> String {
     visible(&names.join(", "))
 }
 
-/// One line for each changed row. For a tool without row images, the data that it would return.
-fn changes(preview: &Preview) -> Vec<String> {
+/// The rows of a preview as the user may see them, by the rows without masks.
+struct ShownRows<'a>(Vec<(&'a Value, &'a Value)>);
+
+impl<'a> ShownRows<'a> {
+    /// The images of a preview without masks and with them. Masks leave the order of rows.
+    fn new(unmasked: &[&'a Value; 2], shown: &[&'a Value; 2]) -> Self {
+        let rows = |image: &'a Value| image.as_array().map_or_else(|| vec![image], |rows| rows.iter().collect());
+        Self(
+            unmasked
+                .iter()
+                .zip(shown)
+                .flat_map(|(unmasked, shown)| rows(unmasked).into_iter().zip(rows(shown)))
+                .collect(),
+        )
+    }
+
+    fn of(&self, row: &'a Value) -> &'a Value {
+        let found = self.0.iter().find(|(unmasked, _)| std::ptr::eq(*unmasked, row));
+        found.map_or(&Value::Null, |(_, shown)| shown)
+    }
+
+    fn all(&self, rows: &[&'a Value]) -> Vec<&'a Value> {
+        rows.iter().map(|row| self.of(row)).collect()
+    }
+}
+
+/// One line for each changed row. For a tool without row images, the data that it would return. Rows are compared
+/// without masks and shown with them, since different values may have the same mask.
+fn changes(unmasked: &Preview, preview: &Preview) -> Vec<String> {
     let none = Value::Array(Vec::new());
-    let (before, after) = match (&preview.before, &preview.after) {
-        (None, None) => {
-            let heading = if preview.rows_affected.is_none() { "PostgreSQL expects" } else { "the answer" };
-            let diff = RowDiff::new(&none, preview.result.get("rows").unwrap_or(&preview.result), &[]);
-            return listed(heading, &diff.added().into_iter().filter(|row| row.is_object()).collect::<Vec<_>>());
-        }
-        (before, after) => (before.as_ref().unwrap_or(&none), after.as_ref().unwrap_or(&none)),
-    };
+    if preview.before.is_none() && preview.after.is_none() {
+        let heading = if preview.rows_affected.is_none() { "PostgreSQL expects" } else { "the answer" };
+        let diff = RowDiff::new(&none, preview.result.get("rows").unwrap_or(&preview.result), &[]);
+        return listed(heading, &diff.added().into_iter().filter(|row| row.is_object()).collect::<Vec<_>>());
+    }
+    let [before, after] = [&unmasked.before, &unmasked.after].map(|image| image.as_ref().unwrap_or(&none));
+    let shown = [&preview.before, &preview.after].map(|image| image.as_ref().unwrap_or(&none));
+    let rows = ShownRows::new(&[before, after], &shown);
     let diff = RowDiff::new(before, after, &preview.row_key);
+    if diff.is_refuted(unmasked.effects.as_ref(), unmasked.rows_affected) {
+        return effect_lines(preview.effects.as_ref());
+    }
     let (removed, added, unchanged) = (diff.removed(), diff.added(), diff.unchanged());
     let mut lines = if diff.key.is_empty() && !removed.is_empty() && !added.is_empty() {
-        [listed("before", &removed), listed("after", &added)].concat()
+        [listed("before", &rows.all(&removed)), listed("after", &rows.all(&added))].concat()
     } else {
         let is_single = diff.changes.len() == unchanged + 1;
         let key = if is_single { &[] } else { diff.key.as_slice() };
-        let shown = |change: &RowChange<'_>| match *change {
+        let line = |change| match change {
             RowChange::Unchanged(_) => None,
-            RowChange::Changed(before, after) => Some(differing(key, before, after)),
-            RowChange::Removed(row) => Some(vec![format!("removed: {}", whole(columns(row)))]),
-            RowChange::Added(row) => Some(vec![format!("new: {}", whole(columns(row)))]),
+            RowChange::Changed(before, after) => {
+                Some(differing(key, (before, after), (rows.of(before), rows.of(after))))
+            }
+            RowChange::Removed(row) => Some(vec![format!("removed: {}", whole(columns(rows.of(row))))]),
+            RowChange::Added(row) => Some(vec![format!("new: {}", whole(columns(rows.of(row))))]),
         };
-        let lines: Vec<Vec<String>> = diff.changes.iter().filter_map(shown).collect();
+        let lines: Vec<Vec<String>> = diff.changes.iter().copied().filter_map(line).collect();
         let left_out = left_out(lines.len());
         lines.into_iter().take(MAX_ROWS).flatten().chain(left_out).collect()
     };
@@ -143,22 +175,51 @@ fn changes(preview: &Preview) -> Vec<String> {
     lines
 }
 
+/// The changed rows of tracked tables, for a tool whose queries do not find them before and after the write.
+fn effect_lines(effects: Option<&Effects<Value>>) -> Vec<String> {
+    let rows: Vec<&RowEffect<Value>> = effects.into_iter().flat_map(|effects| &effects.rows).collect();
+    let lines = |row: &RowEffect<Value>| {
+        let key = row.key.iter().flatten().map(|(column, value)| named(column, value));
+        let name = [vec![visible(&row.table)], key.collect()].concat().join(" ");
+        let column = |(column, effect): (&String, &ColumnEffect<Value>)| match effect {
+            // Every listed column differs, and different values may have the same mask.
+            ColumnEffect::Changed { before, after } if before == after => {
+                format!("{name}: {}: changed (masked)", visible(column))
+            }
+            ColumnEffect::Changed { before, after } => {
+                let (old, new) = parting(&json(before), &json(after));
+                format!("{name}: {}: {old} → {new}", visible(column))
+            }
+            ColumnEffect::Whole(value) => format!("{name}: {}: {}", row.change.past(), named(column, value)),
+        };
+        row.columns.iter().map(column).collect::<Vec<_>>()
+    };
+    let shown = rows.iter().take(MAX_ROWS).flat_map(|row| lines(row));
+    shown.chain(left_out(rows.len())).collect()
+}
+
 /// One row before and after: a line for each column that changes. Without a key, one more line for the other columns.
-fn differing(key: &[String], before: &Value, after: &Value) -> Vec<String> {
+/// `shown` is the row with the masks of the user.
+fn differing(key: &[String], (before, after): (&Value, &Value), shown: (&Value, &Value)) -> Vec<String> {
     let name: Vec<String> =
-        key.iter().map(|column| named(column, before.get(column).unwrap_or(&Value::Null))).collect();
+        key.iter().map(|column| named(column, shown.0.get(column).unwrap_or(&Value::Null))).collect();
     let name = if name.is_empty() { String::new() } else { format!("{}: ", name.join(", ")) };
     let (changed, same): (Vec<_>, Vec<_>) =
         column_pairs(before, after).into_iter().partition(|(_, old, new)| old != new);
     let line = |(column, old, new): (&str, Option<&Value>, Option<&Value>)| {
         // Marks a column that one of the rows lacks. No JSON value is spelled like this.
         let text = |value: Option<&Value>| value.map_or_else(|| "absent".to_owned(), json);
-        let (old, new) = parting(&text(old), &text(new));
-        format!("{name}{}: {old} → {new}", visible(column))
+        let masked = (shown.0.get(column), shown.1.get(column));
+        if masked.0 == masked.1 {
+            return format!("{name}{}: changed (masked)", visible(column));
+        }
+        let mark = if masked == (old, new) { "" } else { " (masked)" };
+        let (old, new) = parting(&text(masked.0), &text(masked.1));
+        format!("{name}{}: {old} → {new}{mark}", visible(column))
     };
     let mut lines: Vec<String> = changed.into_iter().map(line).collect();
     if key.is_empty() && !same.is_empty() {
-        let same = same.into_iter().filter_map(|(column, value, _)| Some((column, value?)));
+        let same = same.into_iter().filter_map(|(column, _, _)| Some((column, shown.0.get(column)?)));
         lines.push(format!("as it is: {}", whole(same)));
     }
     lines
@@ -225,7 +286,8 @@ mod tests {
     fn shown(before: Value, after: Value) -> Vec<String> {
         let preview = json!({"rows_affected": 1, "result": {}, "before": before, "after": after,
             "rollback": types::Rollback::irreversible("")});
-        changes(&serde_json::from_value(preview).unwrap())
+        let preview = serde_json::from_value(preview).unwrap();
+        changes(&preview, &preview)
     }
 
     #[test]
@@ -254,6 +316,21 @@ mod tests {
         let lines = shown(json!([{"n": 1}, {"n": 1}]), json!([{"n": 2}, {"n": 2}]));
         assert_eq!(lines, ["before: n 1", "before: n 1", "after: n 2", "after: n 2"]);
         assert_eq!(shown(json!([{"n": 1}]), json!([{"m": 1}])), ["n: 1 → absent", "m: absent → 1"]);
+    }
+
+    #[test]
+    fn rows_that_the_queries_of_a_tool_lose_are_told_by_their_effects() {
+        let preview = |effects: Value| -> Preview {
+            serde_json::from_value(json!({"rows_affected": 1, "result": {}, "before": [{"pub": "a"}], "after": [],
+                "effects": {"count": 1, "rows": [effects]}, "rollback": types::Rollback::irreversible("")}))
+            .unwrap()
+        };
+        let update = preview(json!({"table": "s.t", "key": {"id": "1"}, "change": "update",
+            "columns": {"pub": {"before": "a", "after": "b"}, "pin": {"before": null, "after": null}}}));
+        let expected = [r#"s.t id "1": pub: "a" → "b""#, r#"s.t id "1": pin: changed (masked)"#];
+        assert_eq!(changes(&update, &update), expected);
+        let delete = preview(json!({"table": "s.t", "key": {"id": "1"}, "change": "delete", "columns": {"pub": "a"}}));
+        assert_eq!(changes(&delete, &delete), [r#"removed: pub "a""#]);
     }
 
     #[test]
@@ -301,6 +378,7 @@ mod tests {
         let asked = question(&shown);
         assert_eq!(shown.params.get("pin"), Some(&Value::Null));
         assert!(!asked.contains("47") && asked.contains("pin: null"), "{asked}");
+        assert!(asked.contains("\n  pin: changed (masked)\n  as it is: id 1\n"), "{asked}");
         let description = "set_pin with id 1, pin null. It would touch 1 row. It cannot be undone.";
         assert_eq!(shown_description(&shown), description);
         let whole = ShownProposal::new(&proposal, None);

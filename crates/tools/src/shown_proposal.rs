@@ -11,14 +11,16 @@ use types::{AccountId, CellMasks, Effects, Masks, RowHistoryEntry};
 /// Texts for a caller are made only from this type: a text has no columns, so it cannot be masked afterwards.
 pub(crate) struct ShownProposal<'a> {
     proposal: Cow<'a, Proposal>,
-    is_masked: bool,
+    /// The preview without masks, to be compared and not shown.
+    unmasked: &'a Preview,
+    masks: Option<&'a Masks>,
     since: Option<Since>,
     /// The number of rows that have changed since and that the caller cannot read now.
     unread: u64,
 }
 
 impl<'a> ShownProposal<'a> {
-    pub(crate) fn new(proposal: &'a Proposal, masks: Option<&Masks>) -> Self {
+    pub(crate) fn new(proposal: &'a Proposal, masks: Option<&'a Masks>) -> Self {
         let mut shown = match masks {
             None => Cow::Borrowed(proposal),
             Some(masks) => Cow::Owned(RowMasks::masked_proposal(masks, proposal.clone())),
@@ -30,7 +32,7 @@ impl<'a> ShownProposal<'a> {
                 preview.effects = preview.effects.take().map(Effects::seen);
             }
         }
-        Self { proposal: shown, is_masked: masks.is_some(), since: None, unread: 0 }
+        Self { proposal: shown, unmasked: &proposal.preview, masks, since: None, unread: 0 }
     }
 
     /// Also with what has changed since it was made. Rows that are not those of a tracked table cannot be read as the
@@ -54,13 +56,18 @@ impl<'a> ShownProposal<'a> {
         self.since.as_ref()
     }
 
+    /// The preview without masks. A value that differs may be equal once it is masked.
+    pub(crate) const fn unmasked(&self) -> &Preview {
+        self.unmasked
+    }
+
     pub(crate) const fn unread(&self) -> u64 {
         self.unread
     }
 
     /// Whether masks were applied. The stored description has no masks.
     pub(crate) const fn is_masked(&self) -> bool {
-        self.is_masked
+        self.masks.is_some()
     }
 }
 

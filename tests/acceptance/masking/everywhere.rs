@@ -218,6 +218,11 @@ async fn no_proposal_or_question_shows_a_masked_value() {
     let questions = shop.questions.lock().unwrap().join("\n");
     assert!(questions.contains("It would touch 1 row:") && questions.contains("S***@x.org"), "{questions}");
     no_secret("the question", &questions);
+    // The values differ, and their masks do not.
+    for column in ["note", "code", "mail"] {
+        let line = format!("\n  {column}: changed (masked)");
+        assert!(questions.contains(&line), "{line} is not in {questions}");
+    }
     for waiting in listed["data"]["proposals"].as_array().unwrap() {
         let [id, digest] = [&waiting["proposal_id"], &json!("0".repeat(64))].map(Clone::clone);
         shop.call("confirm_proposal", json!({"proposal_id": id, "digest": digest})).await;

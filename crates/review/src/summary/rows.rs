@@ -79,7 +79,8 @@ pub(super) fn summary(images: &Images<'_>, all: Option<&Effects<Value>>, counted
     let (table, matches) = matched.map_or((None, Matches::new()), |(table, matches)| (Some(table), matches));
     let origin = if table.is_none() && !effects.is_empty() { RowOrigin::Tool } else { RowOrigin::Statement };
     // Of rows that the tool reads only before or only after the write, their effects say what becomes of them.
-    let is_read = origin == RowOrigin::Statement || images.before.is_some() == images.after.is_some();
+    let is_read = origin == RowOrigin::Statement
+        || images.before.is_some() == images.after.is_some() && !diff.is_refuted(all, counted);
     for (change, one) in (0..if is_read { read.len() } else { 0 }).filter_map(|at| row(at, matches.get(&at).copied())) {
         if change == ChangeKind::Update && one.is_without_change() {
             found.unchanged += 1;
