@@ -10,8 +10,10 @@ use super::{Shop, at, tool};
 async fn a_key_in_the_table_of_a_database_goes_before_the_general_one() {
     let shop = Shop::new().await;
     let own = "execute_sql = \"rows\"\n[database.shop_staging.limits]\nmax_row_limit = 7\nrow_limit = 7\n\
-               [database.shop_staging.mask]\n\"social.tweet.text\" = \"refuse\"";
-    let config = shop.config("[limits]\nmax_row_limit = 20\nrow_limit = 20\n", own);
+               [database.shop_staging.mask]\n\"social.tweet.text\" = \"refuse\"\n\"social.tweet.created_at\" = \"none\"";
+    let general = "[limits]\nmax_row_limit = 20\nrow_limit = 20\n[mask]\n\"social.tweet.created_at\" = \"null\"\n\
+                   \"social.tweet.id\" = \"refuse\"\n";
+    let config = shop.config(general, own);
     let mut server = RawStdioServer::start(shop.serve(&config), "2025-06-18").await;
     let tools = server.request(1, "tools/list", json!({})).await["result"]["tools"].clone();
     assert_eq!(tool(&tools, "execute_sql")["inputSchema"]["properties"]["database"]["enum"], json!(["shop_staging"]));
@@ -27,6 +29,14 @@ async fn a_key_in_the_table_of_a_database_goes_before_the_general_one() {
     let masked = json!({"query": "select text from social.tweet"});
     assert_eq!(call(3, "query_database", at("shop", masked.clone())).await["success"], true);
     assert_eq!(call(4, "query_database", at("shop_staging", masked)).await["success"], false);
+    // The general masks of other columns stay, and `none` ends one.
+    for (database, is_masked) in [("shop", true), ("shop_staging", false)] {
+        let query = json!({"query": "select created_at from social.tweet limit 1"});
+        let read = call(5, "query_database", at(database, query)).await;
+        assert_eq!(read["data"]["rows"][0]["created_at"].is_null(), is_masked, "{database}: {read}");
+        let refused = call(6, "query_database", at(database, json!({"query": "select id from social.tweet"}))).await;
+        assert_eq!(refused["error"]["code"], "not_permitted", "{database}: {refused}");
+    }
     let sql = json!({"sql": "select 1", "database": "shop"});
     let refused = call(5, "execute_sql", sql).await;
     assert_eq!(refused["error"]["message"], "execute_sql: the database shop does not have this tool");

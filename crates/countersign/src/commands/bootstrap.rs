@@ -367,6 +367,7 @@ async fn check_role(ledger: &Ledger, settings: &DatabaseSettings) -> anyhow::Res
 /// The masks of callers. An error if they do not fit the database.
 pub(crate) async fn masks(settings: &DatabaseSettings, reader: Option<&Reader>) -> anyhow::Result<MaskPolicy> {
     let MaskConfig { rules, trusted_functions } = &settings.masks;
+    let trusted_functions = trusted_functions.as_deref().unwrap_or_default();
     let policy = MaskPolicy::new(rules, trusted_functions, &MaskKey::new(settings.mask_key()?));
     for (masks, reader) in policy.all().zip(std::iter::repeat(reader)) {
         if let Some(reader) = reader {

@@ -21,14 +21,27 @@ const FUNCTIONS: &str = "functions";
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct MaskConfig {
     pub(crate) rules: Vec<MaskRule>,
-    /// Schema and name of each function.
-    pub(crate) trusted_functions: Vec<(String, String)>,
+    /// Schema and name of each function; `None` if the table does not have the key.
+    pub(crate) trusted_functions: Option<Vec<(String, String)>>,
 }
 
 impl MaskConfig {
     /// Every column that is masked for some caller, with its strictest mask.
     pub(crate) fn columns(&self) -> Vec<MaskedColumn> {
         self.rules.iter().filter_map(MaskRule::strictest).collect()
+    }
+
+    /// The masks of a database: its own, and the general ones of other columns.
+    pub(super) fn over(&self, general: &Self) -> Self {
+        fn column(rule: &MaskRule) -> [&str; 3] {
+            [&rule.schema, &rule.table, &rule.column]
+        }
+        let is_own = |rule: &&MaskRule| self.rules.iter().any(|own| column(own) == column(rule));
+        let others = general.rules.iter().filter(|rule| !is_own(rule));
+        Self {
+            rules: self.rules.iter().chain(others).cloned().collect(),
+            trusted_functions: self.trusted_functions.as_ref().or(general.trusted_functions.as_ref()).cloned(),
+        }
     }
 }
 
@@ -93,7 +106,7 @@ impl<'s> Reader<'s> {
         for (name, value) in self.table(top, TABLE) {
             let span = name.span();
             if name.get_ref() == FUNCTIONS {
-                config.trusted_functions = self.functions(value);
+                config.trusted_functions = Some(self.functions(value));
                 continue;
             }
             let parts = name_parts(name.get_ref()).and_then(|parts| <[String; 3]>::try_from(parts).ok());

@@ -142,7 +142,7 @@ impl ConfigSources {
                 SettingsLayer::table(config, &own.label.name, &own.keys),
                 SettingsLayer::file(config, general),
             ];
-            let masks = own.masks.as_ref().unwrap_or(masks).clone();
+            let masks = own.masks.as_ref().map_or_else(|| masks.clone(), |own| own.over(masks));
             let settings = DatabaseSettings::new(&layers, masks);
             let settings = settings.with_context(|| format!("the database {}", own.label.name))?;
             Ok(DatabaseSettings { label: Some(own.label.clone()), prefix: own.prefix.clone(), ..settings })
