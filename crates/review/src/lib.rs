@@ -29,7 +29,7 @@ mod word_diff;
 
 pub use decision::{Decider, Undecidable, decided_by, is_same_person, undecidable};
 pub use finding::{Finding, FindingLevel};
-pub use masks::RowMasks;
+pub use masks::{RowMasks, hide_error, masked_error};
 pub use reader::{LoginMasks, RecordReader};
 pub use risk::{Risk, RiskLevel, marks};
 pub use row_key::RowKey;

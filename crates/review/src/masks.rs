@@ -7,7 +7,9 @@ use ledger::audit::{PlannedWrite, Record, RecordLine};
 use ledger::proposals::{Preview, Proposal, ProposalCheck};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use types::{CellMasks, Conflict, Effects, Masks, REDACTED, Redaction, Rollback};
+use types::{
+    CellMasks, Conflict, Effects, ErrorCode, MESSAGE_HIDDEN, Masks, REDACTED, Redaction, Rollback, may_quote_values,
+};
 
 /// The keys of objects that contain columns of rows, or parameters of a call.
 const ROWS: [&str; 10] = [
@@ -61,6 +63,9 @@ impl<'a> RowMasks<'a> {
     }
 
     fn mask_fields(&mut self, fields: &mut Map<String, Value>, is_row: bool) {
+        if !is_row {
+            hide_error(fields);
+        }
         for (name, value) in fields {
             match is_row && self.0.masks_column(name) {
                 true => self.mask_value(name, value),
@@ -110,6 +115,7 @@ impl<'a> RowMasks<'a> {
     pub fn masked_proposal(masks: &'a Masks, mut proposal: Proposal) -> Proposal {
         let mut rows = Self::new(Some(masks));
         let check = proposal.check.take().map(|check| Self::check(masks, check, &proposal));
+        let error_message = masked_error(proposal.error_code.as_deref(), proposal.error_message.take());
         let Proposal { mut params, preview, title, .. } = proposal;
         let given = params.clone();
         let Preview { mut result, mut before, mut after, effects, rollback, .. } = preview;
@@ -139,6 +145,7 @@ impl<'a> RowMasks<'a> {
                 ..preview
             },
             check: check.map(|check| ProposalCheck { difference: check.difference.map(text), ..check }),
+            error_message,
             ..proposal
         }
     }
@@ -146,7 +153,12 @@ impl<'a> RowMasks<'a> {
     /// The check of this proposal with the preview that it found masked.
     fn check(masks: &'a Masks, check: ProposalCheck, proposal: &Proposal) -> ProposalCheck {
         let masked = |preview| Self::masked_proposal(masks, Proposal { preview, ..proposal.clone() }).preview;
-        ProposalCheck { found: check.found.map(masked), ..check }
+        // Without a preview the check found the error of the write.
+        let difference = match (&check.found, check.difference) {
+            (None, Some(_)) => Some(MESSAGE_HIDDEN.to_owned()),
+            (_, difference) => difference,
+        };
+        ProposalCheck { found: check.found.map(masked), difference, ..check }
     }
 
     /// A record with its rows masked.
@@ -259,6 +271,22 @@ impl<'a> RowMasks<'a> {
             rollback
         }
     }
+}
+
+/// Hides the error of a record, if its message may quote values.
+pub fn hide_error(record: &mut Map<String, Value>) {
+    let text = |name: &str| record.get(name).and_then(Value::as_str);
+    if may_quote_values(text("error_sqlstate"), text("error_message").unwrap_or_default()) {
+        record.insert("error_message".to_owned(), MESSAGE_HIDDEN.into());
+    }
+}
+
+/// The error of a proposal for a caller with masks. Its SQLSTATE is in the record of the attempt, so no message of an
+/// error of a statement is shown.
+#[must_use]
+pub fn masked_error(code: Option<&str>, message: Option<String>) -> Option<String> {
+    let is_of_statement = [ErrorCode::SqlError, ErrorCode::InvalidParams].iter().any(|of| code == Some(of.as_str()));
+    message.map(|message| if is_of_statement { MESSAGE_HIDDEN.to_owned() } else { message })
 }
 
 #[cfg(test)]

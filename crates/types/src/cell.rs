@@ -83,6 +83,12 @@ impl<'a> CellMasks<'a> {
         Self { columns, masked: Vec::new() }
     }
 
+    /// Whether any column is masked.
+    #[must_use]
+    pub fn has_any(&self) -> bool {
+        !self.columns.is_empty()
+    }
+
     /// Whether a column of this name is masked.
     #[must_use]
     pub fn masks_column(&self, column: &str) -> bool {

@@ -252,6 +252,21 @@ pub struct Failure {
     pub conflicts: Option<Box<Conflicts>>,
 }
 
+/// The message of an error that may quote masked values.
+pub const MESSAGE_HIDDEN: &str =
+    "the database refused it, and its message is not shown, since it may have values that are masked for the caller";
+
+/// Whether the message of an error of PostgreSQL may quote values of rows: one that a function or trigger raised (class
+/// P0), or a data exception (class 22) that quotes something.
+#[must_use]
+pub fn may_quote_values(sqlstate: Option<&str>, message: &str) -> bool {
+    match sqlstate.and_then(|sqlstate| sqlstate.get(..2)) {
+        Some("P0") => true,
+        Some("22") => message.contains('"'),
+        _ => false,
+    }
+}
+
 impl Failure {
     /// A failure whose `retryable` is the default of the code.
     #[must_use]
@@ -280,11 +295,16 @@ impl Failure {
         Self { message, detail: text(self.detail), hint: text(self.hint), conflicts, ..self }
     }
 
-    /// The failure with the viewer's masks applied to its conflicts.
+    /// The failure with the viewer's masks applied to its conflicts. A viewer with masks gets no message that may quote
+    /// values.
     #[must_use]
     pub fn shown(self, mut masks: CellMasks<'_>) -> Self {
         let conflicts = self.conflicts.map(|conflicts| Box::new(conflicts.shown(&mut masks)));
-        Self { conflicts, ..self }.redacted(&masks.redaction())
+        let mut shown = Self { conflicts, ..self };
+        if masks.has_any() && may_quote_values(shown.sqlstate.as_deref(), &shown.message) {
+            shown = Self { message: MESSAGE_HIDDEN.to_owned(), hint: None, detail: None, ..shown };
+        }
+        shown.redacted(&masks.redaction())
     }
 
     /// Sets the hint; an earlier one is lost.

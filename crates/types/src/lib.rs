@@ -56,7 +56,10 @@ pub use client_info::{ClientInfo, trace_id};
 pub use conflict::{Conflict, ConflictColumn, ConflictKind, ConflictWrite, Conflicts, RowChanger, shown_conflicts};
 pub use database_label::{DatabaseLabel, DatabaseName, DatabaseNameError};
 pub use effects::{ChangeKind, ColumnEffect, EffectCount, Effects, RowEffect, RowHistoryEntry};
-pub use envelope::{Envelope, Failure, Meta, Rollback, StandbyAge, TOOL_VERSION, UNDO_NOTE, UNDO_TOOL, UndoCall};
+pub use envelope::{
+    Envelope, Failure, MESSAGE_HIDDEN, Meta, Rollback, StandbyAge, TOOL_VERSION, UNDO_NOTE, UNDO_TOOL, UndoCall,
+    may_quote_values,
+};
 pub use error_code::ErrorCode;
 pub use escape::{beginning, in_sentence, quoted, visible};
 pub use id_scanner::IdScanner;

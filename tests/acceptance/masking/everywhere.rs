@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use testkit::{ConfigDir, Database, Server, UserAnswer, database, run};
+use testkit::{ConfigDir, Database, Server, UserAnswer, database, run, run_countersign};
 
 use crate::console::Console;
 
@@ -228,6 +228,46 @@ async fn no_proposal_or_question_shows_a_masked_value() {
         shop.call("confirm_proposal", json!({"proposal_id": id, "digest": digest})).await;
         shop.call("reject_proposal", json!({"proposal_id": id, "reason": "no"})).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_error_that_a_trigger_raises_shows_a_masked_value() {
+    let shop = Shop::open().await;
+    shop.db
+        .run(
+            "create function shop.refuse() returns trigger language plpgsql as $$ begin
+                 raise exception 'mail % pin %', old.mail, old.pin using hint = old.note; end $$;
+             create trigger refuse before update on shop.note for each row execute function shop.refuse()",
+        )
+        .await;
+    let refused = shop.call("set_note", secrets(1, 1)).await;
+    assert_eq!((&refused["error"]["code"], &refused["error"]["sqlstate"]), (&json!("sql_error"), &json!("P0001")));
+    assert!(refused["error"]["message"].as_str().unwrap().contains("its message is not shown"), "{refused}");
+    shop.call("preview_mutation", json!({"tool": "set_note", "params": secrets(1, 2)})).await;
+    shop.call("confirm_note", secrets(1, 3)).await;
+    let record = shop.detail(&refused).await;
+    assert_eq!((&record["data"]["status"], &record["data"]["error_sqlstate"]), (&json!("failure"), &json!("P0001")));
+    let recent = shop.call("get_recent_mutations", json!({})).await;
+    let error = recent["data"]["mutations"][0]["error_message"].as_str().unwrap();
+    assert!(error.contains("its message is not shown"), "{recent}");
+    // A person who may see the values reads the message.
+    let written = refused["meta"]["correlation_id"].as_str().unwrap();
+    let whole = run_countersign(&shop.db.url(), &["audit", "show", written]).await;
+    assert!(whole.out.contains("mail SECRET1@x.org"), "{} {}", whole.out, whole.err);
+    // A value of the row in a data exception, and an error that quotes none.
+    shop.db
+        .run(
+            "create or replace function shop.refuse() returns trigger language plpgsql as $$ begin
+                 perform old.mail::int; return new; end $$",
+        )
+        .await;
+    let refused = shop.call("set_note", secrets(1, 4)).await;
+    assert_eq!(refused["error"]["sqlstate"], "22P02", "{refused}");
+    shop.db
+        .run("drop trigger refuse on shop.note; alter table shop.note add constraint short check (length(code) < 12)")
+        .await;
+    let refused = shop.call("set_note", secrets(1, 5)).await;
+    assert!(refused["error"]["message"].as_str().unwrap().contains("check constraint \"short\""), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

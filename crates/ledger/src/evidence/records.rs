@@ -59,7 +59,7 @@ pub struct Records {
 }
 
 const RECENT_SQL: &str = concat!(
-    "select a.correlation_id, a.tool_name, a.status, a.params_summary, a.result_summary, a.error_message, a.elapsed_ms, a.client, ",
+    "select a.correlation_id, a.tool_name, a.status, a.params_summary, a.result_summary, a.error_sqlstate, a.error_message, a.elapsed_ms, a.client, ",
     rfc3339!("a.admitted_at"),
     " as created_at, ",
     rfc3339!("a.completed_at"),

@@ -2,6 +2,7 @@
 
 use ledger::{RecordStatus, Records};
 use manifest::Access;
+use review::hide_error;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -54,6 +55,12 @@ pub(super) fn tool(records: Records) -> Box<dyn Tool> {
 async fn recent(records: &Records, given: Arguments, call: Call) -> ToolResult {
     let status = given.status.as_deref().and_then(RecordStatus::parse);
     let found = records.recent(&call.principal, given.limit, given.tool_name, status).await;
-    let mutations = found.map_err(|error| ledger_failure(&error))?;
+    let mut mutations = found.map_err(|error| ledger_failure(&error))?;
+    for record in &mut mutations {
+        if call.masks.is_some() {
+            hide_error(record);
+        }
+        record.remove("error_sqlstate");
+    }
     ToolOutput::read(&MutationsData { count: mutations.len(), mutations })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ledger::proposals::{self, ProposalFilter, ProposalStatus, Proposals};
 use manifest::Access;
+use review::masked_error;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use types::{CorrelationId, ProposalId, Tier, visible};
@@ -76,11 +77,15 @@ struct ProposalSummary {
 
 impl ProposalSummary {
     /// The stored description and title contain parameters, which cannot be masked afterwards. So a caller with masks
-    /// gets a different description.
+    /// gets a different description, and no error of a statement.
     fn new(proposal: proposals::ProposalSummary, call: &Call) -> Self {
         let description = match &call.masks {
             None => proposal.description,
-            Some(_) => format!("{}. get_proposal shows its parameters.", visible(&proposal.tool_name)),
+            Some(_) => format!("{}. Its parameters are in the answer to its call.", visible(&proposal.tool_name)),
+        };
+        let error_message = match &call.masks {
+            None => proposal.error_message,
+            Some(_) => masked_error(proposal.error_code.as_deref(), proposal.error_message),
         };
         Self {
             proposal_id: proposal.proposal_id,
@@ -93,7 +98,7 @@ impl ProposalSummary {
             created_at: proposal.created_at,
             expires_at: proposal.expires_at,
             correlation_id: proposal.correlation_id,
-            error_message: proposal.error_message,
+            error_message,
         }
     }
 }
