@@ -178,6 +178,7 @@ impl ProposalData {
     fn whole(proposal: &ShownProposal<'_>, console: Option<&ConsoleLinks>) -> Self {
         let description = shown_description(proposal);
         let since = SinceData::new(proposal.since(), proposal.unread());
+        let effects = proposal.effects();
         let proposal = (**proposal).clone();
         Self {
             review_url: console
@@ -194,7 +195,13 @@ impl ProposalData {
             description,
             params: proposal.params,
             // These are for the server and the reviewer, not for the agent.
-            preview: Preview { definitions: Vec::new(), in_title: Vec::new(), unusual: Vec::new(), ..proposal.preview },
+            preview: Preview {
+                definitions: Vec::new(),
+                in_title: Vec::new(),
+                unusual: Vec::new(),
+                effects,
+                ..proposal.preview
+            },
             summary: Vec::new(),
             left_out: None,
             next_after: None,

@@ -65,6 +65,12 @@ impl<'a> ShownProposal<'a> {
         self.unread
     }
 
+    /// The effects as an agent gets them.
+    pub(crate) fn effects(&self) -> Option<Effects<Value>> {
+        let masks = CellMasks::new(self.masks);
+        self.preview.effects.clone().map(|effects| effects.without_masked_updates(&masks))
+    }
+
     /// Whether masks were applied. The stored description has no masks.
     pub(crate) const fn is_masked(&self) -> bool {
         self.masks.is_some()

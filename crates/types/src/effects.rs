@@ -162,6 +162,17 @@ impl<V> Effects<V> {
         Effects { count, rows: rows.into_iter().map(|row| row.map(&mut value)).collect(), by_table }
     }
 
+    /// The effects for a caller with masks. Of an updated row only columns that differ are listed, so a masked column among
+    /// them would tell whether a value that the caller gave is the one that is there.
+    #[must_use]
+    pub fn without_masked_updates(mut self, masks: &CellMasks<'_>) -> Self {
+        for row in self.rows.iter_mut().filter(|row| row.change == ChangeKind::Update) {
+            row.columns.retain(|name, _| !masks.masks_column(name));
+            row.generated.retain(|name| !masks.masks_column(name));
+        }
+        self
+    }
+
     /// The effects for the caller: rows that it cannot read are only counted.
     #[must_use]
     pub fn seen(mut self) -> Self {

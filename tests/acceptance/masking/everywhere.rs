@@ -321,3 +321,15 @@ async fn no_command_or_page_of_a_login_without_the_right_shows_a_masked_value() 
     .await;
     assert!(whole.out.contains("SECRETNOTE1"), "{} {}", whole.out, whole.err);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preview_does_not_tell_whether_a_masked_value_was_guessed() {
+    let shop = Shop::open().await;
+    let guess = |code: &str| json!({"tool": "set_note", "params": {"id": 9, "note": "SECRETNOTE9", "code": code, "pin": 7_700_709, "mail": "SECRET9@x.org"}});
+    let wrong = shop.call("preview_mutation", guess("SECRETCODE8")).await;
+    let right = shop.call("preview_mutation", guess("SECRETCODE9")).await;
+    for answer in [&wrong, &right] {
+        assert_eq!(answer["data"]["effects"]["count"], 1, "{answer}");
+    }
+    assert_eq!(wrong["data"], right["data"]);
+}

@@ -11,7 +11,7 @@ use review::{RowMasks, sentences};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use types::{Effects, ErrorCode, Failure};
+use types::{CellMasks, Effects, ErrorCode, Failure};
 
 use super::execute_sql::ExecuteSql;
 use super::undo::{UndoKind, UndoTiers, UndoTool};
@@ -173,7 +173,10 @@ impl PreviewMutation {
         let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
         let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
         let mut rows = RowMasks::new(call.masks.as_deref());
-        let effects = effects.map(|effects| rows.effects(effects.redacted(&redaction).seen()));
+        let effects = effects.map(|effects| {
+            let masked = CellMasks::new(call.masks.as_deref());
+            rows.effects(effects.redacted(&redaction).seen()).without_masked_updates(&masked)
+        });
         let mut data = to_json(&PreviewData {
             params: redaction.params(&request.params),
             result: redaction.value(&work.data),
