@@ -51,6 +51,17 @@ impl<'a> ShownProposal<'a> {
         Self { since, unread, ..self }
     }
 
+    /// For a caller with masks without the parameters: another profile of the account may have made the proposal, and
+    /// a part of a masked value cannot be recognized.
+    pub(crate) fn without_masked_params(mut self) -> Self {
+        if self.is_masked() {
+            let proposal = self.proposal.to_mut();
+            proposal.title.clone_from(&proposal.tool_name);
+            proposal.params.clear();
+        }
+        self
+    }
+
     /// What has changed since, if it was looked for.
     pub(crate) const fn since(&self) -> Option<&Since> {
         self.since.as_ref()

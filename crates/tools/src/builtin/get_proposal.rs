@@ -54,7 +54,8 @@ impl GetProposal {
             return self.schema_change(id, &call).await;
         };
         let changes = self.proposals.row_changes_for(&call.principal, &found, call.deadline).await?;
-        let shown = ShownProposal::new(&found, call.masks.as_deref()).with_changes(changes, call.masks.as_deref());
+        let masks = call.masks.as_deref();
+        let shown = ShownProposal::new(&found, masks).without_masked_params().with_changes(changes, masks);
         let data = match given.rows {
             None => ProposalData::new(&shown, self.console.as_ref()),
             Some(_) => ProposalData::page(&shown, self.console.as_ref(), given.after),
