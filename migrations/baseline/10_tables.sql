@@ -14,6 +14,7 @@
 --          CS003: a server's login changes a tracked table outside of a recorded write.
 --          CS004: the policy of the tool does not let the call run (DETAIL: the decision).
 --          CS005: the columns of a tracked table have changed since its triggers were made (`renew_shapes`, and the write is tried again).
+--          CS008: the write of a proposal changes other rows than were agreed on.
 
 create table countersign.attempt (
     slot             bytea        not null primary key,

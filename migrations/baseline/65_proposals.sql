@@ -491,7 +491,8 @@ comment on function countersign.decision_of(countersign.proposal) is 'Who agreed
 create function countersign.execute_proposal(a countersign.attempt) returns json
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-    p  countersign.proposal;
+    p           countersign.proposal;
+    difference  text;
 begin
     update countersign.proposal o
     set status = 'executed', correlation_id = a.correlation_id, completed_at = clock_timestamp()
@@ -501,9 +502,17 @@ begin
     if not found then
         raise exception 'proposal % is not to be completed here', a.proposal_id using errcode = 'CS001', detail = 'fenced';
     end if;
+    -- Here, where every write of a proposal ends, so that no server of whatever version can leave it out.
+    if p.preview ->> 'agreed_rows' is not null then
+        difference := countersign.difference_of_rows(a.correlation_id, p.preview -> 'agreed_rows');
+        if difference is not null then
+            raise exception '%', difference using errcode = 'CS008';
+        end if;
+    end if;
     return countersign.decision_of(p);
 end $$;
-comment on function countersign.execute_proposal(countersign.attempt) is 'Marks the proposal of a write as executed; who agreed to it, for the record.';
+comment on function countersign.execute_proposal(countersign.attempt) is
+    'Marks the proposal of a write as executed; who agreed to it, for the record. CS008: the write changes other rows than were agreed on.';
 
 create function countersign.refuse_proposal(proposal uuid, correlation uuid, outcome text, code text, message text) returns json
 language plpgsql set search_path = pg_catalog, pg_temp as $$

@@ -39,6 +39,8 @@ grant execute on function
     countersign.claim_proposal(uuid, uuid, interval),
     countersign.release_proposal(uuid, uuid, interval, boolean),
     countersign.lock_proposal(uuid, uuid),
+    countersign.agree_on_rows(uuid, jsonb),
+    countersign.difference_of_rows(uuid, json),
     countersign.end_proposal(uuid, uuid, text, text, text),
     countersign.sweep_proposals(integer),
     countersign.propose_schema_change(uuid, text, text, text, text, text, text, json, text, text, integer),

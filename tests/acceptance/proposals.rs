@@ -1,6 +1,7 @@
 //! Writes that wait for an approval: exactly the approved effects happen, once. Questions to a client's user are in
 //! `elicitation`, the command line in `proposals_cli`.
 
+mod agreed_rows;
 mod altered;
 mod bounded;
 mod crashes;

@@ -1,7 +1,7 @@
 //! The schema of the ledger, as SQL files.
 
 /// The files of the schema, by topic, in the order in which they are applied to an empty schema `countersign`.
-pub const BASELINE: [(&str, &str); 26] = [
+pub const BASELINE: [(&str, &str); 27] = [
     ("10_tables", include_str!("../../../migrations/baseline/10_tables.sql")),
     ("20_admission", include_str!("../../../migrations/baseline/20_admission.sql")),
     ("30_effects", include_str!("../../../migrations/baseline/30_effects.sql")),
@@ -13,6 +13,7 @@ pub const BASELINE: [(&str, &str); 26] = [
     ("49_history", include_str!("../../../migrations/baseline/49_history.sql")),
     ("50_plans", include_str!("../../../migrations/baseline/50_plans.sql")),
     ("60_definitions", include_str!("../../../migrations/baseline/60_definitions.sql")),
+    ("64_agreed_rows", include_str!("../../../migrations/baseline/64_agreed_rows.sql")),
     ("65_proposals", include_str!("../../../migrations/baseline/65_proposals.sql")),
     ("66_checks", include_str!("../../../migrations/baseline/66_checks.sql")),
     ("66_reviewers", include_str!("../../../migrations/baseline/66_reviewers.sql")),

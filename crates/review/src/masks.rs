@@ -142,6 +142,8 @@ impl<'a> RowMasks<'a> {
                 effects: effects.map(|effects| effects.redacted(&redaction)),
                 rollback,
                 warnings: preview.warnings.into_iter().map(text).collect(),
+                // A digest of few rows could be guessed.
+                agreed_rows: None,
                 ..preview
             },
             check: check.map(|check| ProposalCheck { difference: check.difference.map(text), ..check }),

@@ -57,7 +57,7 @@ fn sentence(check: &ProposalCheck, preview: &Preview) -> String {
         }
         (Some(at), None) => {
             let is_cut = preview.effects.as_ref().is_some_and(|effects| effects.count > effects.rows.len() as u64);
-            let others = if is_cut { " Recorded rows that are not listed were only counted." } else { "" };
+            let others = if is_cut { " Values of updated rows that are not listed were not compared." } else { "" };
             format!("Checked at {} UTC: it would still do what is shown.{others}", minute(at))
         }
         (Some(at), Some(difference)) => {

@@ -200,6 +200,7 @@ impl ProposalData {
                 in_title: Vec::new(),
                 unusual: Vec::new(),
                 effects,
+                agreed_rows: None,
                 ..proposal.preview
             },
             summary: Vec::new(),

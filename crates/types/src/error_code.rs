@@ -8,7 +8,8 @@ use serde::{Serialize, Serializer};
 pub enum ErrorCode {
     /// An argument is missing, unknown, or not accepted by the schema or by PostgreSQL's type. The message
     /// names each argument and what was expected. There is no record, unless PostgreSQL itself refused a value
-    /// (class 22) or the call was of `execute_sql`: both are known only after the write has started.
+    /// (class 22) or the call was of `execute_sql`: both are known only after the write has started. Nor is there
+    /// one, or a proposal, if a write that needs agreement changes other rows each time that it is tried.
     ///
     /// Do: correct the arguments and call again.
     InvalidParams,

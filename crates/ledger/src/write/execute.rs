@@ -207,7 +207,7 @@ async fn succeed(
     let outcomes = outcomes.map_err(|failed| match failed {
         PipelineError { step: 0, error: pg::Error::Server(error) } => SucceedError::Work(error),
         PipelineError { step, error: pg::Error::Server(error) } if step == commit => SucceedError::Commit(error),
-        PipelineError { error: pg::Error::Server(error), .. } => match refusal_of_finish(&error, attempt.call) {
+        PipelineError { error: pg::Error::Server(error), .. } => match refusal_of_finish(&error, attempt) {
             Some(failure) => SucceedError::Finish(failure.into()),
             None => SucceedError::Other(pg::Error::Server(error)),
         },
@@ -223,10 +223,12 @@ pub(crate) fn receipt(finished: StatementResult) -> Option<Rollback> {
 }
 
 /// The failure if the ledger refuses to record a success: the undo is not an exact inverse, the account was frozen
-/// during the write, or the write exceeds the row limit of the tool.
-fn refusal_of_finish(error: &ServerError, call: &WriteCall) -> Option<Failure> {
+/// during the write, the write exceeds the row limit of the tool, or it is not what was agreed to.
+fn refusal_of_finish(error: &ServerError, attempt: &WriteAttempt<'_>) -> Option<Failure> {
     let is_frozen = error.sqlstate == FENCED && error.detail.as_deref() == Some("frozen");
-    let refused = || conflicts::refused_inverse(error).or_else(|| row_limit::refusal(error, call));
+    let not_agreed = || attempt.precondition.and_then(|precondition| precondition.refused(error));
+    let refused =
+        || conflicts::refused_inverse(error).or_else(|| row_limit::refusal(error, attempt.call)).or_else(not_agreed);
     if is_frozen { Some(frozen()) } else { refused() }
 }
 

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use pg::ServerError;
 use serde_json::{Map, Value};
 use types::{CorrelationId, ErrorCode, Failure, Principal, ProposalId, Rollback, Tier, ToolLimit};
 
@@ -154,6 +155,9 @@ pub(crate) trait WritePrecondition: Send + Sync + 'static {
         tx: &'a mut WriteTx<'_>,
         request: &'a WriteRequest,
     ) -> WriteFuture<'a>;
+
+    /// The failure if the ledger refuses the outcome because the condition is not met; `None` for every other error.
+    fn refused(&self, error: &ServerError) -> Option<Failure>;
 
     /// The new state of the proposal after this failure, for `countersign.fail`; `None` if the state does not change.
     fn state_after(&self, failure: &Failure) -> Option<&'static str>;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! round trip 1   BEGIN · limits, account · SAVEPOINT · the executor's statements
-//! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · the effects, how they would be undone, definitions
+//! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · the effects, how they would be undone, digests of the rows, definitions
 //! round trip 3   ROLLBACK
 //! ```
 //! If the caller has a role, or changes rows of a table with a policy, two more round trips read the changed rows as
@@ -32,6 +32,25 @@ pub(crate) struct Trial {
     /// The effects, as [`effects::of_write`] returns them.
     pub(crate) effects: Option<Effects>,
     pub(crate) definitions: Vec<Definition>,
+    /// The answer to the question of [`RowComparison`].
+    pub(crate) rows: Option<String>,
+}
+
+/// What the ledger is asked about all rows that a trial changes.
+#[derive(Debug, Clone, Copy)]
+enum RowComparison<'a> {
+    None,
+    /// The digests of the rows; with those of an earlier trial, the ones to agree on.
+    Agree(Option<&'a str>),
+    /// The difference from the digests that were agreed on, in words.
+    Agreed(&'a str),
+}
+
+/// What a trial finds out beside the effects.
+#[derive(Debug, Clone, Copy)]
+struct Questions<'a> {
+    definitions: bool,
+    rows: RowComparison<'a>,
 }
 
 /// A write that can be run and rolled back.
@@ -44,6 +63,8 @@ pub(crate) struct Trials<'a> {
 }
 
 const PROMISE_SQL: &str = "select countersign.promise_of_preview($1, $2, $3)";
+const AGREE_SQL: &str = "select countersign.agree_on_rows($1, $2)";
+const DIFFERENCE_SQL: &str = "select countersign.difference_of_rows($1, $2)";
 const EXPORT_SQL: &str = "select pg_catalog.pg_export_snapshot()";
 /// What PostgreSQL says of a snapshot whose session has ended: 22023 up to version 16, 42704 since, and 55000 where it ends
 /// at that moment. The statements of the caller come to [`sql_failure`] another way.
@@ -53,12 +74,15 @@ const IDLE_LIMIT_SQL: &str = "select pg_catalog.set_config('idle_in_transaction_
 impl Trials<'_> {
     /// The result of the write, and the rows of tracked tables that it would change.
     pub(crate) async fn work(self) -> Result<(WriteOutput, Option<Effects>), Failure> {
-        self.attempt(None, false).await.map(|trial| (trial.work, trial.effects))
+        let questions = Questions { definitions: false, rows: RowComparison::None };
+        self.attempt(None, questions).await.map(|trial| (trial.work, trial.effects))
     }
 
-    /// One trial, including the definitions that the write depends on.
-    pub(crate) async fn once(self) -> Result<Trial, Failure> {
-        self.attempt(None, true).await
+    /// One trial, including the definitions that the write depends on, and the difference from the rows that were agreed
+    /// on.
+    pub(crate) async fn once(self, agreed_rows: Option<&str>) -> Result<Trial, Failure> {
+        let rows = agreed_rows.map_or(RowComparison::None, RowComparison::Agreed);
+        self.attempt(None, Questions { definitions: true, rows }).await
     }
 
     /// Two trials in two transactions with the same snapshot. They can only differ in values that are generated in
@@ -68,7 +92,11 @@ impl Trials<'_> {
         let mut holder = self.writer.acquire(self.deadline).await.map_err(|error| failure(&error))?;
         let trials = async {
             let snapshot = self.export_snapshot(&mut holder).await?;
-            Ok([self.attempt(Some(&snapshot), true).await?, self.attempt(Some(&snapshot), false).await?])
+            let questions = Questions { definitions: true, rows: RowComparison::Agree(None) };
+            let first = self.attempt(Some(&snapshot), questions).await?;
+            let rows = RowComparison::Agree(first.rows.as_deref());
+            let second = self.attempt(Some(&snapshot), Questions { definitions: false, rows }).await?;
+            Ok([first, second])
         };
         let trials = trials.await;
         let end = [PipelineStatement::without_params("rollback")];
@@ -91,11 +119,11 @@ impl Trials<'_> {
         snapshot.ok_or_else(|| Failure::new(ErrorCode::InternalError, "PostgreSQL has exported no snapshot"))
     }
 
-    async fn attempt(self, snapshot: Option<&str>, with_definitions: bool) -> Result<Trial, Failure> {
+    async fn attempt(self, snapshot: Option<&str>, questions: Questions<'_>) -> Result<Trial, Failure> {
         let mut is_repeated = false;
         loop {
             let mut lease = self.writer.acquire(self.deadline).await.map_err(|error| failure(&error))?;
-            let trial = self.roll_back(&mut lease, snapshot, with_definitions);
+            let trial = self.roll_back(&mut lease, snapshot, questions);
             match tokio::time::timeout_at(self.deadline + CANCEL_GRACE, trial).await {
                 Ok(Ok(trial)) => return Ok(trial),
                 // After a migration: the functions of the session were planned before it.
@@ -123,7 +151,7 @@ impl Trials<'_> {
         self,
         lease: &mut PooledSession,
         snapshot: Option<&str>,
-        with_definitions: bool,
+        questions: Questions<'_>,
     ) -> Result<Trial, ExecutorError> {
         let id = CorrelationId::new();
         if let Some(snapshot) = snapshot {
@@ -134,7 +162,7 @@ impl Trials<'_> {
         let work = self.executor.preview(&mut tx, self.request).await;
         let TxState { work, hint_query, .. } = tx.close(work).await;
         let (trial, hint_query) = match work {
-            Ok(work) => match self.settle(lease, id, work, with_definitions).await {
+            Ok(work) => match self.settle(lease, id, work, questions).await {
                 Err(pg::Error::Server(error)) => (Err(sql_failure(&error).into()), HintQuery::of(&error)),
                 settled => (settled.map_err(ExecutorError::ConnectionLost), None),
             },
@@ -165,13 +193,20 @@ impl Trials<'_> {
         lease: &mut PooledSession,
         attempt: CorrelationId,
         work: WriteOutput,
-        with_definitions: bool,
+        questions: Questions<'_>,
     ) -> Result<(Trial, Option<RecordedEffects>), pg::Error> {
         let search = definitions::search(self.executor, self.request);
         let params = effects::params(attempt);
         let claimed_rollback = json!(work.rollback.clone().of_write(&attempt.to_string()));
         let promise =
             [Some(attempt.to_string()), Some(work.rows_affected.to_string()), Some(claimed_rollback.to_string())];
+        let (rows_sql, of_rows) = match questions.rows {
+            RowComparison::None => (None, None),
+            RowComparison::Agree(first) => (Some(AGREE_SQL), first),
+            RowComparison::Agreed(agreed) => (Some(DIFFERENCE_SQL), Some(agreed)),
+        };
+        let rows_params = [Some(attempt.to_string()), of_rows.map(str::to_owned)];
+        let rows_step = rows_sql.map(|sql| PipelineStatement::new(sql, &rows_params));
         let statements = ContextStatements::of(&self.request.principal.context);
         let mut steps = vec![PipelineStatement::without_params("set constraints all immediate")];
         steps.extend(statements.as_ref().and_then(ContextStatements::login));
@@ -182,7 +217,9 @@ impl Trials<'_> {
         if is_tried {
             steps.push(PipelineStatement::new(PROMISE_SQL, &promise));
         }
-        if with_definitions {
+        steps.extend(rows_step.filter(|_| is_tried));
+        let asks_about_rows = is_tried && rows_step.is_some();
+        if questions.definitions {
             steps.push(definitions::search_step(&search));
         }
         match lease.session().run(&steps).await {
@@ -196,8 +233,9 @@ impl Trials<'_> {
                 } else {
                     work.rollback
                 };
+                let rows = if asks_about_rows { outcomes.next().and_then(StatementResult::into_value) } else { None };
                 let definitions = outcomes.next().map(definitions::found).unwrap_or_default();
-                let trial = Trial { work: WriteOutput { rollback, ..work }, effects: None, definitions };
+                let trial = Trial { work: WriteOutput { rollback, ..work }, effects: None, definitions, rows };
                 match recorded {
                     Some(mut recorded) => {
                         recorded.mark_after(lease.session(), caller).await?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use pg::outage;
 use pg::value::text_array;
+use serde_json::Value;
 use tokio::time::Instant;
 use types::{Failure, Principal, ProposalId, RowHistoryEntry};
 
@@ -155,7 +156,9 @@ impl Proposals {
         deadline: Instant,
     ) -> Result<(Option<String>, Option<Preview>), Failure> {
         let request = proposal.request();
-        match (Trials { writer: &self.writer, executor, request: &request, deadline }).once().await {
+        let trials = Trials { writer: &self.writer, executor, request: &request, deadline };
+        let agreed_rows = proposal.preview.agreed_rows.as_ref().map(Value::to_string);
+        match trials.once(agreed_rows.as_deref()).await {
             Ok(trial) => Ok(match proposal.preview.difference_of_trial(&trial) {
                 None => (None, None),
                 difference => (difference, Some(proposal.preview.found(trial))),

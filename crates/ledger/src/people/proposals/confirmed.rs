@@ -1,6 +1,6 @@
 //! Executes an approved proposal in the transaction of its write, so that both end in one COMMIT.
 
-use pg::PipelineStatement;
+use pg::{PipelineStatement, ServerError};
 use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 
 use super::preview::{Preview, definition_changed};
@@ -20,6 +20,9 @@ pub(super) struct ConfirmedProposal {
 
 /// The maximum number of changed definitions that an error names.
 const MAX_NAMED: usize = 5;
+
+/// The SQLSTATE of a write that changes other rows than were agreed on (see the migrations).
+const OTHER_ROWS: &str = "CS008";
 
 const HOLD_SQL: &str = "select countersign.lock_proposal($1, $2) as verdict";
 
@@ -41,6 +44,10 @@ impl WritePrecondition for ConfirmedProposal {
         Box::pin(self.execute_confirmed(executor, tx, request))
     }
 
+    fn refused(&self, error: &ServerError) -> Option<Failure> {
+        (error.sqlstate == OTHER_ROWS).then(|| stale(&error.message))
+    }
+
     /// `None` after a conflict with other transactions (SQLSTATE class 40): only this attempt has failed, and the
     /// proposal stays confirmed.
     fn state_after(&self, failure: &Failure) -> Option<&'static str> {
@@ -53,7 +60,8 @@ impl WritePrecondition for ConfirmedProposal {
 
 impl ConfirmedProposal {
     /// Executes the write, and refuses it unless it matches the preview. The comparison is made in the same
-    /// transaction, which holds all of its locks, so nothing can change before the COMMIT.
+    /// transaction, which holds all of its locks, so nothing can change before the COMMIT. `countersign.finish` compares
+    /// which rows the write changes, in every number; here are the values that people were shown.
     async fn execute_confirmed(
         &self,
         executor: &dyn WriteExecutor,

@@ -211,7 +211,7 @@ impl Proposals {
         let (executor, deadline) = (call.executor.as_ref(), call.deadline);
         let trials = Trials { writer: &self.writer, executor, request: &call.request, deadline };
         if !executor.preview_is_binding() {
-            return Ok(Preview::without_run(trials.once().await?));
+            return Ok(Preview::without_run(trials.once(None).await?));
         }
         // A preview holds two sessions of the pool at a time. The semaphore prevents that all previews wait for their
         // second one.
@@ -220,10 +220,9 @@ impl Proposals {
         for _ in 0..TRIES {
             match trials.twice().await {
                 Ok([first, second]) => {
-                    if let Some(preview) = Preview::from_two_runs(first, &second) {
-                        let unusual = unusual::of_effects(&self.writer, preview.effects.as_ref(), deadline).await;
-                        return Ok(Preview { row_key: executor.row_key().to_vec(), unusual, ..preview });
-                    }
+                    let preview = Preview::from_two_runs(first, &second)?;
+                    let unusual = unusual::of_effects(&self.writer, preview.effects.as_ref(), deadline).await;
+                    return Ok(Preview { row_key: executor.row_key().to_vec(), unusual, ..preview });
                 }
                 // Other transactions have changed the rows since the snapshot was taken.
                 Err(failure) if failure.sqlstate.as_deref() == Some(SERIALIZATION_FAILURE) => {}
