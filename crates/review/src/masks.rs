@@ -144,6 +144,7 @@ impl<'a> RowMasks<'a> {
                 warnings: preview.warnings.into_iter().map(text).collect(),
                 // A digest of few rows could be guessed.
                 agreed_rows: None,
+                cut_texts: Vec::new(),
                 ..preview
             },
             check: check.map(|check| ProposalCheck { difference: check.difference.map(text), ..check }),

@@ -201,6 +201,7 @@ impl ProposalData {
                 unusual: Vec::new(),
                 effects,
                 agreed_rows: None,
+                cut_texts: Vec::new(),
                 ..proposal.preview
             },
             summary: Vec::new(),

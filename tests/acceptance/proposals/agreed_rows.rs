@@ -18,6 +18,7 @@ create table s.loose (grp int not null, v int not null);
 create table s.visit (id int, grp int not null, day date not null, primary key (id, day)) partition by range (day);
 create table s.visit_1 partition of s.visit for values from ('2025-01-01') to ('2026-01-01');
 create table s.visit_2 partition of s.visit for values from ('2026-01-01') to ('2028-01-01');
+create table s.text (id int primary key, words text);
 create table s.copy (id bigint generated always as identity primary key, item int, v int, token uuid default gen_random_uuid(),
                      at timestamptz not null default clock_timestamp());
 create table s.log (id bigint generated always as identity primary key, what text, at timestamptz default clock_timestamp());
@@ -33,7 +34,7 @@ grant usage on schema s to countersign_writer, countersign_reader;
 grant select on all tables in schema s to countersign_reader;
 grant select, insert, update, delete on all tables in schema s to countersign_writer;
 grant usage on sequence s.number to countersign_writer;
-select countersign.track(t) from unnest(array['s.item', 's.part', 's.plain', 's.noted', 's.loose', 's.visit', 's.copy']::regclass[]) t;
+select countersign.track(t) from unnest(array['s.item', 's.part', 's.plain', 's.noted', 's.loose', 's.visit', 's.copy', 's.text']::regclass[]) t;
 select countersign.track('s.log', is_log => true);
 select countersign.track('s.sel');
 ";
@@ -338,5 +339,23 @@ async fn a_statement_that_chooses_rows_by_the_clock_or_by_chance_is_no_proposal(
         (&json!({"id": 397}), &json!({"before": "397", "after": "(generated)"}))
     );
     server.succeed("confirm_proposal", agreement(&proposal)).await;
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_text_is_compared_to_its_end() {
+    let (db, server) = world().await;
+    db.run("insert into s.text select n, repeat('long ', 200) || n from generate_series(1, 2) n").await;
+    let sql = "update s.text set words = (select words || '!' from s.text where id = 2) where id = 1";
+    let proposal = propose(&server, sql).await;
+    let shown = proposal["preview"]["effects"]["rows"][0]["columns"]["words"]["after"].as_str().unwrap().to_owned();
+    assert!(shown.ends_with('…') && shown.chars().count() < 600, "{shown}");
+    db.run("update s.text set words = words || ' and other words' where id = 2").await;
+    let said = is_stale(&db, &server, &proposal).await;
+    assert!(said.starts_with("the rows of s.text are not as they were shown"), "{said}");
+    // The control.
+    let proposal = propose(&server, sql).await;
+    server.succeed("confirm_proposal", agreement(&proposal)).await;
+    assert_eq!(db.value("select words like '%2 and other words!' from s.text where id = 1").await, "t");
     server.close().await;
 }

@@ -226,12 +226,21 @@ const MAX_VALUE_CHARS: usize = 500;
 
 /// Effects for a preview. People read it, so long values are cut and marked.
 pub(crate) fn shortened(effects: Effects) -> Effects {
-    effects.map(|_, cell| match cell.stored() {
-        Value::String(text) if text.chars().count() > MAX_VALUE_CHARS => {
-            Value::from(text.chars().take(MAX_VALUE_CHARS).chain(['…']).collect::<String>()).into()
-        }
-        _ => cell,
+    effects.map(|_, cell| match beginning(cell.stored()) {
+        Some(beginning) => Value::from(beginning).into(),
+        None => cell,
     })
+}
+
+/// The marked beginning of a long text; `None` for every other value.
+pub(crate) fn beginning(value: &Value) -> Option<String> {
+    let text = value.as_str().filter(|text| text.chars().count() > MAX_VALUE_CHARS)?;
+    Some(text.chars().take(MAX_VALUE_CHARS).chain(['…']).collect())
+}
+
+/// Whether this is a [`beginning`]: no other value is as long.
+pub(crate) fn is_beginning(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.chars().count() > MAX_VALUE_CHARS)
 }
 
 /// A row of `countersign.effect`, with the name of its table.

@@ -72,10 +72,10 @@ const NO_SUCH_SNAPSHOT: [&str; 3] = ["22023", "42704", "55000"];
 const IDLE_LIMIT_SQL: &str = "select pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)";
 
 impl Trials<'_> {
-    /// The result of the write, and the rows of tracked tables that it would change.
+    /// The result of the write, and the rows of tracked tables that it would change, with long values cut.
     pub(crate) async fn work(self) -> Result<(WriteOutput, Option<Effects>), Failure> {
         let questions = Questions { definitions: false, rows: RowComparison::None };
-        self.attempt(None, questions).await.map(|trial| (trial.work, trial.effects))
+        self.attempt(None, questions).await.map(|trial| (trial.work, trial.effects.map(effects::shortened)))
     }
 
     /// One trial, including the definitions that the write depends on, and the difference from the rows that were agreed
@@ -183,7 +183,7 @@ impl Trials<'_> {
         })?;
         let Some(mut recorded) = recorded else { return Ok(trial) };
         recorded.mark_before(lease, &self.request.principal, self.deadline).await;
-        Ok(Trial { effects: Some(effects::shortened(recorded.effects)), ..trial })
+        Ok(Trial { effects: Some(recorded.effects), ..trial })
     }
 
     /// Runs deferred triggers, reads the effects and how they could be undone, and searches for definitions while the

@@ -183,8 +183,7 @@ impl<'a> WriteTx<'a> {
         outcome
     }
 
-    /// The effects of the work so far, as [`effects::of_write`] returns them for a preview. Runs deferred triggers
-    /// first.
+    /// The effects of the work so far, as [`effects::of_write`] returns them. Runs deferred triggers first.
     pub(crate) async fn effects(&mut self) -> Result<Option<Effects>, ExecutorError> {
         self.open().await?;
         let params = effects::params(self.id);
@@ -195,7 +194,7 @@ impl<'a> WriteTx<'a> {
         match self.lease.session().run(&steps).await {
             Ok(outcomes) => {
                 let rows = outcomes.into_iter().next_back().map(|outcome| outcome.rows).unwrap_or_default();
-                Ok(effects::parse_effects(rows).map(effects::shortened))
+                Ok(effects::parse_effects(rows))
             }
             Err(PipelineError { error: pg::Error::Server(error), .. }) => {
                 self.hint_query = HintQuery::of(&error);

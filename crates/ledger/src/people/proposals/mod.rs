@@ -14,6 +14,7 @@
 mod check;
 mod confirmed;
 mod decide;
+mod effect_comparison;
 mod execute;
 mod human_decision;
 mod preview;

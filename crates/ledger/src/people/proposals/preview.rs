@@ -10,19 +10,18 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use types::{ChangeKind, ColumnEffect, Columns, Effects, ErrorCode, Failure, Rollback, RowEffect};
+use types::{ChangeKind, Effects, ErrorCode, Failure, Rollback, RowEffect};
 
+use super::effect_comparison::{GENERATED, difference_of_rows, difference_of_values, without_generated};
 use super::unusual::UnusualValue;
 use crate::canonical_json;
-use crate::evidence::effects::MAX_SHOWN;
+use crate::evidence::effects;
+use crate::fingerprint::sha256_hex;
 use crate::write::definitions::Definition;
 use crate::write::executor::WriteOutput;
 use crate::write::failures::internal_error;
 use crate::write::policy::AppliedRule;
 use crate::write::preview::Trial;
-
-/// The placeholder for a value that the database generates at each execution.
-const GENERATED: &str = "(generated)";
 
 /// The expected result of a write.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,6 +45,9 @@ pub struct Preview {
     /// (`migrations/baseline/64_agreed_rows.sql`). `None` in proposals of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed_rows: Option<Value>,
+    /// The SHA-256 of each text of `effects` that is cut, in their order: texts with the same beginning may differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut_texts: Vec<String>,
     /// The columns that identify the rows of `before` and `after`; empty if they are unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub row_key: Vec<String>,
@@ -87,13 +89,14 @@ impl Preview {
 
     fn of(Trial { work, effects, definitions, .. }: Trial) -> Self {
         let rollback = Rollback { undo_params: None, undo_calls: Vec::new(), ..work.rollback };
-        Self {
+        let preview = Self {
             rows_affected: Some(work.rows_affected),
             result: work.data,
             before: work.before,
             after: work.after,
-            effects: effects.map(Effects::stored),
+            effects: None,
             agreed_rows: None,
+            cut_texts: Vec::new(),
             row_key: Vec::new(),
             generated: Vec::new(),
             rollback,
@@ -103,7 +106,43 @@ impl Preview {
             unusual: Vec::new(),
             in_title: Vec::new(),
             warnings: Vec::new(),
-        }
+        };
+        preview.with_effects(effects.map(Effects::stored))
+    }
+
+    /// The preview with these effects, whose long texts are cut.
+    fn with_effects(self, effects: Option<Effects<Value>>) -> Self {
+        let mut cut_texts = Vec::new();
+        let effects = effects.map(|effects| {
+            effects.map(|_, value| match effects::beginning(&value) {
+                Some(beginning) => {
+                    cut_texts.push(text_hash(&value));
+                    beginning.into()
+                }
+                None => value,
+            })
+        });
+        Self { effects, cut_texts, ..self }
+    }
+
+    /// The effects that were shown and those of now in the form in which they are compared: a long text is its beginning
+    /// with the hash of all of it, if the preview has these hashes.
+    fn compared(&self, now: Option<Effects>) -> [Option<Effects<Value>>; 2] {
+        let mut hashes = self.cut_texts.iter();
+        let shown = self.effects.clone().map(|effects| {
+            effects.map(|_, value| match value.as_str().filter(|_| effects::is_beginning(&value)) {
+                Some(beginning) => format!("{beginning}{}", hashes.next().map_or("", String::as_str)).into(),
+                None => value,
+            })
+        });
+        let now = now.map(|effects| {
+            effects.stored().map(|_, value| match effects::beginning(&value) {
+                Some(beginning) if self.cut_texts.is_empty() => beginning.into(),
+                Some(beginning) => format!("{beginning}{}", text_hash(&value)).into(),
+                None => value,
+            })
+        });
+        [shown, now]
     }
 
     /// The preview of a write that was run twice.
@@ -128,7 +167,7 @@ impl Preview {
             let keys = differing(part(first, name), part(second, name)).ok_or_else(|| unstable(None))?;
             generated.extend(keys.into_iter().map(|key| format!("{name}.{key}")));
         }
-        let mut preview = Self { generated, effects, agreed_rows, ..Self::of(trial) };
+        let mut preview = Self { generated, agreed_rows, ..Self::of(trial) }.with_effects(effects);
         for name in PARTS {
             let keys = preview.generated_in(name);
             let blanked = |value: &mut Value| rows_mut(value).into_iter().for_each(|row| blank(row, &keys));
@@ -165,35 +204,11 @@ impl Preview {
     /// trigger maintains may differ.
     #[must_use]
     pub(crate) fn difference_of_effects(&self, effects: Option<Effects>) -> Option<String> {
-        let now = effects.map(Effects::stored);
+        let [shown, now] = &self.compared(effects);
         let reads_rows = self.before.is_some() || self.after.is_some();
         let is_compared = |row: &RowEffect<Value>| !reads_rows && !row.by_trigger;
-        self.difference_of_rows(now.as_ref()).or_else(|| self.difference_of_values(now.as_ref(), is_compared))
-    }
-
-    fn difference_of_rows(&self, now: Option<&Effects<Value>>) -> Option<String> {
-        let shown = self.effects.as_ref();
-        let count = |effects: Option<&Effects<Value>>| effects.map_or(0, |effects| effects.count);
-        let counts = (count(shown), count(now));
-        if counts.0 != counts.1 {
-            return Some(format!(
-                "it would change {} row(s) of tracked tables now, and {} were shown",
-                counts.1, counts.0
-            ));
-        }
-        // Only the first rows are stored, and another execution may change the rows in another order. `agreed_rows`
-        // covers all.
-        if counts.0 > u64::from(MAX_SHOWN) {
-            return None;
-        }
-        let mut left: Vec<_> = now.into_iter().flat_map(|now| &now.rows).collect();
-        for row in shown.into_iter().flat_map(|shown| &shown.rows) {
-            match left.iter().position(|other| is_same_change(row, other)) {
-                Some(place) => left.swap_remove(place),
-                None => return Some(format!("other rows or columns of {} would be changed", row.table)),
-            };
-        }
-        None
+        difference_of_rows(shown.as_ref(), now.as_ref())
+            .or_else(|| difference_of_values(shown.as_ref(), now.as_ref(), is_compared))
     }
 
     /// The difference between this trial and the preview, in words; `None` if they match, with all listed values.
@@ -204,28 +219,12 @@ impl Preview {
         if self.rows_affected.is_none() {
             return of_definitions();
         }
-        let now = trial.effects.clone().map(Effects::stored);
+        let [shown, now] = &self.compared(trial.effects.clone());
         self.difference(&trial.work)
-            .or_else(|| self.difference_of_rows(now.as_ref()))
+            .or_else(|| difference_of_rows(shown.as_ref(), now.as_ref()))
             .or_else(|| trial.rows.clone())
-            .or_else(|| self.difference_of_values(now.as_ref(), |_| true))
+            .or_else(|| difference_of_values(shown.as_ref(), now.as_ref(), |_| true))
             .or_else(of_definitions)
-    }
-
-    /// The difference between the listed values of the updated rows and these, in words.
-    fn difference_of_values(
-        &self,
-        now: Option<&Effects<Value>>,
-        is_compared: impl Fn(&RowEffect<Value>) -> bool,
-    ) -> Option<String> {
-        let now: Vec<_> = now.into_iter().flat_map(|now| &now.rows).collect();
-        // Several rows of a table without a key may be changed in the same columns.
-        let differs = |row: &&RowEffect<Value>| {
-            let mut same = now.iter().filter(|other| is_same_change(row, other)).peekable();
-            same.peek().is_some() && !same.any(|other| has_same_values(row, other))
-        };
-        let row = self.effects.iter().flat_map(|shown| &shown.rows).filter(|row| is_compared(row)).find(differs)?;
-        Some(format!("the rows of {} are not as they were shown", row.table))
     }
 
     /// The preview of a later trial of the same write.
@@ -250,46 +249,8 @@ pub(super) fn definition_changed(name: &str) -> String {
     format!("the definition of {name} has changed since")
 }
 
-/// Whether two effects change the same row in the same way. A generated value equals any value.
-fn is_same_change(shown: &RowEffect<Value>, now: &RowEffect<Value>) -> bool {
-    let is_same_key = match (&shown.key, &now.key) {
-        (Some(one), Some(other)) => {
-            one.len() == other.len()
-                && one.iter().all(|(name, part)| other.get(name).is_some_and(|now| fits(part, now)))
-        }
-        (one, other) => one == other,
-    };
-    let is_same_column = |(name, effect): (&String, &ColumnEffect<Value>)| match (effect, now.columns.get(name)) {
-        (_, None) => false,
-        // The values of an updated row are compared by `difference_of_values`.
-        _ if shown.change == ChangeKind::Update => true,
-        (ColumnEffect::Whole(shown), Some(ColumnEffect::Whole(now))) => fits(shown, now),
-        (shown, Some(now)) => shown == now,
-    };
-    shown.table == now.table
-        && shown.change == now.change
-        && is_same_key
-        && shown.columns.len() == now.columns.len()
-        && shown.columns.iter().all(is_same_column)
-}
-
-/// Whether the columns of an updated row have the same values before and after. A generated value equals any value.
-fn has_same_values(shown: &RowEffect<Value>, now: &RowEffect<Value>) -> bool {
-    shown.columns.iter().all(|(name, effect)| match (effect, now.columns.get(name)) {
-        (ColumnEffect::Changed { before, after }, Some(ColumnEffect::Changed { before: old, after: new })) => {
-            shown.generated.contains(name) || (fits(before, old) && fits(after, new))
-        }
-        _ => true,
-    })
-}
-
-/// A generated value equals any value.
-fn fits(shown: &Value, now: &Value) -> bool {
-    is_generated(shown) || shown == now
-}
-
-fn is_generated(value: &Value) -> bool {
-    value == GENERATED
+fn text_hash(value: &Value) -> String {
+    sha256_hex(value.as_str().unwrap_or_default())
 }
 
 /// The answer of `countersign.agree_on_rows` to the second run.
@@ -304,68 +265,6 @@ struct Agreement {
 struct Unstable {
     table: String,
     change: ChangeKind,
-}
-
-/// The first effects, with `(generated)` wherever the second effects have another value.
-fn without_generated(first: Effects<Value>, second: &Effects<Value>) -> Effects<Value> {
-    let others = counterparts(&first.rows, &second.rows);
-    Effects { rows: first.rows.into_iter().zip(others).map(|(row, other)| marked(row, other)).collect(), ..first }
-}
-
-/// For each row the effect of the other run on the same row, or on an inserted row in its place. The order of the rows
-/// may differ, and so may the first ones of many: then there is none.
-fn counterparts<'a>(rows: &[RowEffect<Value>], others: &'a [RowEffect<Value>]) -> Vec<Option<&'a RowEffect<Value>>> {
-    let mut left: Vec<&RowEffect<Value>> = others.iter().collect();
-    let mut found = vec![None; rows.len()];
-    let is_inserted = |row: &RowEffect<Value>| {
-        rows.iter().any(|other| other.change == ChangeKind::Insert && other.table == row.table && other.key == row.key)
-    };
-    let kinds: [&dyn Fn(&RowEffect<Value>, &RowEffect<Value>) -> bool; 3] = [
-        &|row, other| row == other,
-        &|row, other| row.key == other.key,
-        // The key of an inserted row may be generated, also where a trigger then updates the row.
-        &|row, _| is_inserted(row),
-    ];
-    for fits in kinds {
-        for (row, found) in rows.iter().zip(&mut found).filter(|(_, found)| found.is_none()) {
-            let place = left
-                .iter()
-                .position(|other| (&row.table, row.change) == (&other.table, other.change) && fits(row, other));
-            *found = place.map(|place| left.remove(place));
-        }
-    }
-    found
-}
-
-/// The row with `(generated)` in place of what is not the same in its counterpart. The key of a row without one is kept,
-/// because both runs changed the same rows.
-fn marked(row: RowEffect<Value>, other: Option<&RowEffect<Value>>) -> RowEffect<Value> {
-    let mark = |value: Value, other: Option<&Value>| if other == Some(&value) { value } else { GENERATED.into() };
-    let part = |(name, part): (String, Value)| {
-        let marked = match other {
-            Some(other) => mark(part, other.key.as_ref().and_then(|key| key.get(&name))),
-            None => part,
-        };
-        (name, marked)
-    };
-    let key = row.key.map(|key| key.into_iter().map(part).collect());
-    let column = |(name, effect): (String, ColumnEffect<Value>)| {
-        let effect = match (effect, other.and_then(|other| other.columns.get(&name))) {
-            (ColumnEffect::Changed { before, after }, Some(ColumnEffect::Changed { before: old, after: new })) => {
-                ColumnEffect::Changed { before: mark(before, Some(old)), after: mark(after, Some(new)) }
-            }
-            (ColumnEffect::Whole(value), Some(ColumnEffect::Whole(other))) => {
-                ColumnEffect::Whole(mark(value, Some(other)))
-            }
-            _ => ColumnEffect::Whole(GENERATED.into()),
-        };
-        (name, effect)
-    };
-    let shown = row.columns.clone();
-    let columns: Columns<ColumnEffect<Value>> = row.columns.into_iter().map(column).collect();
-    let is_marked = |name: &&String| columns.get(*name) != shown.get(*name);
-    let generated = columns.keys().filter(is_marked).cloned().collect();
-    RowEffect { key, columns, generated, ..row }
 }
 
 /// The failure if the two runs change different rows.

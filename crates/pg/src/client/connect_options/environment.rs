@@ -103,6 +103,7 @@ impl ConnectEnvironment {
             socket_folders: socket_folders.iter().map(|folder| (*folder).to_owned()).collect(),
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             ssh_tunnel: None,
+            password_command: None,
         }
     }
 }
