@@ -85,7 +85,8 @@ async fn start_of(stream: Option<impl AsyncRead + Unpin>, bytes: usize) -> Vec<u
     start
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -189,9 +189,8 @@ fn refusal(node: &SyntaxNode) -> Option<&'static str> {
 /// Whether the setting of a `SET` or `RESET` is one that changes the role. PostgreSQL ignores the case of a setting's
 /// name also in quotes.
 fn names_role_setting(node: &SyntaxNode) -> bool {
-    let names = node.descendants().filter(|one| one.kind() == SyntaxKind::CONFIG_PARAMETER_REF);
-    let is_role = |name: SyntaxNode| is_role_setting(name.text().to_string().trim().trim_matches('"'));
-    names.map(is_role).any(std::convert::identity)
+    let mut names = node.descendants().filter(|one| one.kind() == SyntaxKind::CONFIG_PARAMETER_REF);
+    names.any(|name| is_role_setting(name.text().to_string().trim().trim_matches('"')))
 }
 
 fn is_role_setting(name: &str) -> bool {
