@@ -63,7 +63,7 @@ async fn a_login_that_reads_everything_or_the_ledger_is_refused() {
             assert!(rows.is_empty(), "{role} reads {secret}");
         }
     }
-    assert_eq!(db.value("select count(*) from countersign.reader_login").await, "1");
+    assert_eq!(db.value("select count(*) from countersign.reader_login").await, "2");
 }
 
 #[tokio::test(flavor = "multi_thread")]

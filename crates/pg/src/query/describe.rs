@@ -132,7 +132,7 @@ impl WriterPool {
         }
         let names = value::text_array(&functions.into_iter().collect::<Vec<_>>());
         let deadline = Instant::now() + DESCRIBE_DEADLINE;
-        let answer = self.run_one(REFUSED_IN_CONDITIONS_SQL, &[Some(names)], deadline).await?;
+        let answer = self.run_one(REFUSED_IN_CONDITIONS_SQL, &[Some(names), Some("{}".to_owned())], deadline).await?;
         Ok(refused_functions(answer.rows))
     }
 

@@ -60,7 +60,7 @@ async fn recent(records: &Records, given: Arguments, call: Call) -> ToolResult {
         if call.masks.is_some() {
             hide_error(record);
         }
-        record.remove("error_sqlstate");
+        record.shift_remove("error_sqlstate");
     }
     ToolOutput::read(&MutationsData { count: mutations.len(), mutations })
 }

@@ -5,6 +5,7 @@
 //! variables (`environment`). `hosts`, `tls` and `auth_policy` interpret the values. `passfile` is read when a server
 //! requests a password. `password_command` runs before a connection is opened, and `ssh_tunnel` carries it.
 
+mod address;
 mod auth_policy;
 mod conninfo;
 mod environment;
@@ -31,10 +32,11 @@ use std::time::Duration;
 
 use types::Secret;
 
+pub use address::Address;
 pub use auth_policy::{AuthMethod, AuthPolicy, ChannelBinding};
 pub use conninfo::Conninfo;
 pub use environment::ConnectEnvironment;
-pub use hosts::{Address, TargetSessionAttrs};
+pub use hosts::TargetSessionAttrs;
 use keywords::KeywordValues;
 pub use password_command::PasswordCommand;
 pub use ssh_tunnel::{SshTunnel, guard_ssh};

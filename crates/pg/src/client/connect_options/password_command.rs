@@ -9,7 +9,8 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use types::Secret;
 
-use super::{Address, ConnectOptions};
+use super::ConnectOptions;
+use super::address::Address;
 
 /// A program and its arguments. It runs without a shell. Clones share the passwords that it has printed.
 #[derive(Debug, Clone)]
