@@ -36,7 +36,7 @@ async fn a_revoked_privilege() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_cannot_be_claimed() {
     let db = database().await;
-    let [_, durable] = without(&db, "claim").await;
+    let [_, durable] = without(&db, "claim_attempt").await;
     refuses(&db, &durable, "42501").await;
 }
 
