@@ -17,7 +17,7 @@ const MIXED_SCRIPTS: &str = "mixed-scripts";
 /// Something that the linter advises against.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The name of the rule, as squawk's documentation has it, or [`MIXED_SCRIPTS`].
+    /// The name of the rule, as squawk's documentation has it, or `mixed-scripts`.
     pub rule: String,
     /// The line, from 1.
     pub line: u32,
