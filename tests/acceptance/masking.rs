@@ -45,11 +45,8 @@ fn masked(column: &str, mask: Mask) -> MaskedColumn {
 }
 
 fn masks(columns: &[(&str, Mask)]) -> Arc<Masks> {
-    Arc::new(Masks {
-        columns: columns.iter().map(|(column, mask)| masked(column, *mask)).collect(),
-        trusted_functions: Vec::new(),
-        key: MaskKey::new(Secret::new("key of the test")),
-    })
+    let columns = columns.iter().map(|(column, mask)| masked(column, *mask)).collect();
+    Arc::new(Masks::new(columns, MaskKey::new(Secret::new("key of the test"))))
 }
 
 /// What the queries of the corpus go by.

@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use types::{
-    ApprovalRule, PgType, ReasonRule, ReferencedObjects, RowFormat, Rule, StatementShape, TableAccess, Tier, ToolLimit,
+    ApprovalRule, ColumnOrigin, PgType, ReasonRule, ReferencedObjects, RowFormat, Rule, StatementShape, TableAccess,
+    Tier, ToolLimit,
 };
 
 use crate::{Diagnostic, Location, SetClause, Summary};
@@ -211,6 +212,15 @@ impl ToolSpec {
     /// The tables whose rows the statements change, as far as their plans show them.
     pub fn written_tables(&self) -> impl Iterator<Item = &TableAccess> {
         self.statements.iter().flat_map(StatementSpec::tables).filter(|table| table.written)
+    }
+
+    /// The result columns of the statements, and the columns of tables that they show.
+    pub fn result_origins(&self) -> impl Iterator<Item = (String, ColumnOrigin)> {
+        let all = self.before.iter().chain(&self.statements).chain(&self.after);
+        all.flat_map(|statement| {
+            let names = statement.shape.columns.iter().flatten().map(|column| column.name.clone());
+            names.zip(statement.shape.origins.iter().cloned())
+        })
     }
 
     /// The parameters whose values must not be stored.

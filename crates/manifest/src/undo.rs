@@ -86,8 +86,13 @@ mod tests {
             tables: Vec::new(),
             remote: Vec::new(),
         };
-        let shape =
-            StatementShape { params: Vec::new(), columns: Some(Vec::new()), key: Vec::new(), referenced_objects };
+        let shape = StatementShape {
+            params: Vec::new(),
+            columns: Some(Vec::new()),
+            origins: Vec::new(),
+            key: Vec::new(),
+            referenced_objects,
+        };
         ToolSpec {
             name: "change".into(),
             title: None,

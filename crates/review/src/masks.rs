@@ -12,21 +12,12 @@ use types::{
 };
 
 /// The keys of objects that contain columns of rows, or parameters of a call.
-const ROWS: [&str; 10] = [
-    "params",
-    "result",
-    "cached_result",
-    "before",
-    "after",
-    "before_image",
-    "after_image",
-    "columns",
-    "key",
-    "undo_params",
-];
+const ROWS: [&str; 4] = ["params", "columns", "key", "undo_params"];
 
 /// The keys of rows in text form.
-const SUMMARIES: [&str; 2] = ["params_summary", "result_summary"];
+const SUMMARIES: [&str; 2] = ["params_summary", RESULT_SUMMARY];
+
+const RESULT_SUMMARY: &str = "result_summary";
 
 /// The keys of the two values of a changed column.
 const VALUES_OF_A_CHANGE: [&str; 4] = ["before", "after", "expected", "found"];
@@ -36,63 +27,109 @@ const CONFLICTS: &str = "error_detail";
 
 const MASKED_UNDO: &str = "The undo needs values that are masked for this caller: ask the operator to undo the write.";
 
+/// The keys of results of a tool, which have its own names for columns.
+const RESULTS: [&str; 6] = ["result", "cached_result", "before", "after", "before_image", "after_image"];
+
+/// A part of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Other,
+    /// A row, or a list of rows.
+    Row,
+    /// A row, or a list of rows, as the statements of the tool return it.
+    Result,
+}
+
 /// The masks of a caller, by column name.
 #[derive(Debug)]
-pub struct RowMasks<'a>(CellMasks<'a>);
+pub struct RowMasks<'a> {
+    cells: CellMasks<'a>,
+    /// The tool whose results are shown.
+    tool: Option<String>,
+}
 
 impl<'a> RowMasks<'a> {
     /// The masks of a caller; `None` if the caller may see every column.
     #[must_use]
     pub fn new(masks: Option<&'a Masks>) -> Self {
-        Self(CellMasks::new(masks))
+        Self { cells: CellMasks::new(masks), tool: None }
+    }
+
+    /// The masks for what is shown of a call of this tool.
+    #[must_use]
+    pub fn of_tool(self, tool: &str) -> Self {
+        Self { tool: Some(tool.to_owned()), ..self }
     }
 
     /// The effects of a write with their rows masked.
     #[must_use]
     pub fn effects(&mut self, effects: Effects) -> Effects<Value> {
-        effects.shown(&mut self.0)
+        effects.shown(&mut self.cells)
     }
 
-    /// Masks the rows in a value. `is_row` says whether the value itself is a row or a list of rows.
-    pub fn mask(&mut self, value: &mut Value, is_row: bool) {
+    /// Masks the rows in a value. `is_result` says whether the value itself is the result of the tool.
+    pub fn mask(&mut self, value: &mut Value, is_result: bool) {
+        self.part(value, if is_result { Part::Result } else { Part::Other });
+    }
+
+    fn part(&mut self, value: &mut Value, part: Part) {
         match value {
-            Value::Array(items) => items.iter_mut().for_each(|item| self.mask(item, is_row)),
-            Value::Object(fields) => self.mask_fields(fields, is_row),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.part(item, part)),
+            Value::Object(fields) => self.fields(fields, part),
             _ => {}
         }
     }
 
-    fn mask_fields(&mut self, fields: &mut Map<String, Value>, is_row: bool) {
-        if !is_row {
+    fn fields(&mut self, fields: &mut Map<String, Value>, part: Part) {
+        if part == Part::Other {
             hide_error(fields);
-        }
-        for (name, value) in fields {
-            match is_row && self.0.masks_column(name) {
-                true => self.mask_value(name, value),
-                _ if SUMMARIES.contains(&name.as_str()) => {
-                    if let Value::String(text) = value {
-                        *text = self.summary(std::mem::take(text));
-                    }
-                }
-                _ if name == CONFLICTS && value.is_array() => self.mask_conflicts(value),
-                _ => self.mask(value, is_row || ROWS.contains(&name.as_str())),
+            // A record has the name of its tool.
+            if let Some(tool) = fields.get("tool_name").and_then(Value::as_str) {
+                self.tool = Some(tool.to_owned());
             }
         }
+        for (name, value) in fields {
+            match part {
+                Part::Row | Part::Result if self.cells.masks_column(name) => self.mask_value(name, value),
+                Part::Row => self.part(value, part),
+                Part::Result => self.result(name, value),
+                Part::Other if SUMMARIES.contains(&name.as_str()) => {
+                    if let Value::String(text) = value {
+                        let part = if name == RESULT_SUMMARY { Part::Result } else { Part::Row };
+                        *text = self.summary(std::mem::take(text), part);
+                    }
+                }
+                Part::Other if name == CONFLICTS && value.is_array() => self.mask_conflicts(value),
+                Part::Other if RESULTS.contains(&name.as_str()) => self.part(value, Part::Result),
+                Part::Other if ROWS.contains(&name.as_str()) => self.part(value, Part::Row),
+                Part::Other => self.part(value, part),
+            }
+        }
+    }
+
+    /// Masks a column of a result, or the rows of a result with several.
+    fn result(&mut self, name: &str, value: &mut Value) {
+        let shown = match &self.tool {
+            Some(tool) => self.cells.result(tool, name, value.take()),
+            None => value.take(),
+        };
+        *value = shown;
+        self.part(value, Part::Result);
     }
 
     /// Masks the conflicts of a recorded undo. A value that cannot be parsed as conflicts is not shown.
     fn mask_conflicts(&mut self, detail: &mut Value) {
         *detail = match Vec::<Conflict>::deserialize(&*detail) {
-            Ok(found) => found.into_iter().map(|one| json!(one.shown(&mut self.0))).collect(),
+            Ok(found) => found.into_iter().map(|one| json!(one.shown(&mut self.cells))).collect(),
             Err(_) => REDACTED.into(),
         };
     }
 
     /// Masks a row in the form of a JSON text, which may be cut.
-    fn summary(&mut self, text: String) -> String {
+    fn summary(&mut self, text: String, part: Part) -> String {
         match serde_json::from_str(&text) {
             Ok(mut row) => {
-                self.mask(&mut row, true);
+                self.part(&mut row, part);
                 row.to_string()
             }
             Err(_) => REDACTED.to_owned(),
@@ -106,25 +143,25 @@ impl<'a> RowMasks<'a> {
             {
                 change.values_mut().for_each(|value| self.mask_value(column, value));
             }
-            _ => *value = self.0.value(column, value.take()),
+            _ => *value = self.cells.value(column, value.take()),
         }
     }
 
     /// A proposal with its parameters, rows and other values masked. Texts about it must be made from the result.
     #[must_use]
     pub fn masked_proposal(masks: &'a Masks, mut proposal: Proposal) -> Proposal {
-        let mut rows = Self::new(Some(masks));
+        let mut rows = Self::new(Some(masks)).of_tool(&proposal.tool_name);
         let check = proposal.check.take().map(|check| Self::check(masks, check, &proposal));
         let error_message = masked_error(proposal.error_code.as_deref(), proposal.error_message.take());
         let Proposal { mut params, preview, title, .. } = proposal;
         let given = params.clone();
         let Preview { mut result, mut before, mut after, effects, rollback, .. } = preview;
-        rows.mask_fields(&mut params, true);
+        rows.fields(&mut params, Part::Row);
         rows.mask(&mut result, true);
         for part in [&mut before, &mut after].into_iter().flatten() {
             rows.mask(part, true);
         }
-        let effects = effects.map(|effects| effects.map(|column, value| rows.0.value(column, value)));
+        let effects = effects.map(|effects| effects.map(|column, value| rows.cells.value(column, value)));
         let rollback = rows.masked_rollback(rollback);
         let redaction = rows.redaction();
         let text = |text: String| if redaction.text(&text) == text { text } else { REDACTED.to_owned() };
@@ -167,16 +204,17 @@ impl<'a> RowMasks<'a> {
     /// A record with its rows masked.
     #[must_use]
     pub fn record(masks: &'a Masks, record: Record) -> Record {
-        let mut rows = Self::new(Some(masks));
-        let mut part = |part: Option<Value>, is_row: bool| {
-            part.map(|mut part| {
-                rows.mask(&mut part, is_row);
-                part
+        let mut rows = Self::new(Some(masks)).of_tool(&record.tool_name);
+        let mut masked = |value: Option<Value>, part: Part| {
+            value.map(|mut value| {
+                rows.part(&mut value, part);
+                value
             })
         };
-        let (params, result) = (part(record.params, true), part(record.result, true));
-        let (before_image, after_image) = (part(record.before_image, true), part(record.after_image, true));
-        let (rollback_action, error_detail) = (part(record.rollback_action, false), record.error_detail);
+        let (params, result) = (masked(record.params, Part::Row), masked(record.result, Part::Result));
+        let images = [record.before_image, record.after_image].map(|image| masked(image, Part::Result));
+        let [before_image, after_image] = images;
+        let (rollback_action, error_detail) = (masked(record.rollback_action, Part::Other), record.error_detail);
         let error_detail = error_detail.map(|mut detail| {
             match detail.is_array() {
                 true => rows.mask_conflicts(&mut detail),
@@ -184,7 +222,7 @@ impl<'a> RowMasks<'a> {
             }
             detail
         });
-        let effects = record.effects.map(|effects| effects.map(|column, value| rows.0.value(column, value)));
+        let effects = record.effects.map(|effects| effects.map(|column, value| rows.cells.value(column, value)));
         let redaction = rows.redaction();
         let kept = |part: Option<Value>| part.map(|part| redaction.value(&part));
         let text = |text: Option<String>| text.map(|text| redaction.whole_text(text));
@@ -212,9 +250,9 @@ impl<'a> RowMasks<'a> {
     /// A line of a list of records with its rows masked.
     #[must_use]
     pub fn record_line(masks: &'a Masks, line: RecordLine) -> RecordLine {
-        let mut rows = Self::new(Some(masks));
-        let [params_summary, result_summary] =
-            [line.params_summary, line.result_summary].map(|text| text.map(|text| rows.summary(text)));
+        let mut rows = Self::new(Some(masks)).of_tool(&line.tool_name);
+        let params_summary = line.params_summary.map(|text| rows.summary(text, Part::Row));
+        let result_summary = line.result_summary.map(|text| rows.summary(text, Part::Result));
         let redaction = rows.redaction();
         let text = |text: Option<String>| text.map(|text| redaction.whole_text(text));
         RecordLine {
@@ -233,7 +271,7 @@ impl<'a> RowMasks<'a> {
     #[must_use]
     pub fn planned_write(masks: &'a Masks, write: PlannedWrite) -> PlannedWrite {
         let mut rows = Self::new(Some(masks));
-        let params_summary = write.params_summary.map(|text| rows.summary(text));
+        let params_summary = write.params_summary.map(|text| rows.summary(text, Part::Row));
         let redaction = rows.redaction();
         let text = |text: Option<String>| text.map(|text| redaction.whole_text(text));
         PlannedWrite {
@@ -248,7 +286,7 @@ impl<'a> RowMasks<'a> {
     /// A redaction that replaces the masked texts wherever else they occur.
     #[must_use]
     pub fn redaction(&self) -> Redaction {
-        self.0.redaction()
+        self.cells.redaction()
     }
 
     /// The advice for an undo, without calls whose arguments would be masked: such a call would write the masks into
@@ -259,7 +297,7 @@ impl<'a> RowMasks<'a> {
         let mut is_masked = false;
         for params in calls {
             let mut masked = Value::Object(params.clone());
-            self.mask(&mut masked, true);
+            self.part(&mut masked, Part::Row);
             is_masked |= masked != Value::Object(params.clone());
         }
         if is_masked {
@@ -305,11 +343,7 @@ mod tests {
             column: column.to_owned(),
             mask,
         };
-        Masks {
-            columns: vec![of("email", Mask::Partial), of("age", Mask::Null)],
-            trusted_functions: Vec::new(),
-            key: MaskKey::new(Secret::new("key")),
-        }
+        Masks::new(vec![of("email", Mask::Partial), of("age", Mask::Null)], MaskKey::new(Secret::new("key")))
     }
 
     fn answer(data: &Value, is_row: bool) -> Value {

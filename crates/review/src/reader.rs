@@ -40,7 +40,7 @@ impl RecordReader {
     pub async fn masks(&self) -> Result<LoginMasks, Error> {
         let Some((columns, key)) = &self.masked else { return Ok(LoginMasks(None)) };
         let columns = self.audit.unreadable(columns).await?;
-        let masks = Masks { columns, trusted_functions: Vec::new(), key: key.clone() };
+        let masks = Masks::new(columns, key.clone());
         Ok(LoginMasks((!masks.columns.is_empty()).then_some(masks)))
     }
 

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ledger::read::Reader;
-use types::{AccountId, Mask, MaskKey, MaskedColumn, Masks};
+use manifest::ToolCatalog;
+use types::{AccountId, Mask, MaskKey, MaskedColumn, Masks, ToolResults};
 
 use crate::tool::Call;
 
@@ -58,7 +59,7 @@ impl MaskPolicy {
     pub fn new(rules: &[MaskRule], trusted_functions: &[(String, String)], key: &MaskKey) -> Self {
         let masks = |columns: Vec<MaskedColumn>| {
             let trusted_functions = trusted_functions.to_vec();
-            (!columns.is_empty()).then(|| Arc::new(Masks { columns, trusted_functions, key: key.clone() }))
+            (!columns.is_empty()).then(|| Arc::new(Masks { trusted_functions, ..Masks::new(columns, key.clone()) }))
         };
         let profiles: BTreeSet<_> = rules.iter().flat_map(|rule| rule.profiles.keys().cloned()).map(Some).collect();
         let accounts: BTreeSet<_> = rules.iter().flat_map(|rule| rule.accounts.keys().cloned()).map(Some).collect();
@@ -72,6 +73,16 @@ impl MaskPolicy {
             ((profile, account), masks)
         });
         Self { masks: by_caller.collect(), strictest: masks(rules.iter().filter_map(MaskRule::strictest).collect()) }
+    }
+
+    /// The policy with what the results of these tools show.
+    pub(crate) fn with_results_of(&self, catalog: &ToolCatalog) -> Self {
+        let writes = catalog.tools.iter().filter(|tool| tool.access.writes());
+        let results = writes.map(|tool| (tool.name.clone(), tool.result_origins().collect()));
+        let results: Arc<ToolResults> = Arc::new(results.collect());
+        let of = |masks: &Arc<Masks>| Arc::new(Masks { results: Arc::clone(&results), ..masks.as_ref().clone() });
+        let masks = self.masks.iter().map(|(caller, masks)| (caller.clone(), masks.as_ref().map(of)));
+        Self { masks: masks.collect(), strictest: self.strictest.as_ref().map(of) }
     }
 
     /// The masks of a caller; `None` if the caller has none.

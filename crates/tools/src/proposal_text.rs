@@ -369,11 +369,7 @@ mod tests {
             column: "pin".to_owned(),
             mask: Mask::Null,
         };
-        let masks = Masks {
-            columns: vec![column],
-            trusted_functions: Vec::new(),
-            key: MaskKey::new(Secret::new("key".to_owned())),
-        };
+        let masks = Masks::new(vec![column], MaskKey::new(Secret::new("key".to_owned())));
         let shown = ShownProposal::new(&proposal, Some(&masks));
         let asked = question(&shown);
         assert_eq!(shown.params.get("pin"), Some(&Value::Null));

@@ -6,13 +6,14 @@ use serde_json::Value;
 use serde_json::value::to_raw_value;
 use types::{CellMasks, ErrorCode, Failure, Masks, Redaction};
 
+use crate::builtin;
 use crate::tool::{Disposition, ToolError, ToolOutput, ToolResult};
 
-/// Masks the outcome of a call. `is_row` says whether the data of the answer is the result of a manifest's tool.
-pub(crate) fn masked(outcome: ToolResult, masks: Option<&Masks>, is_row: bool) -> ToolResult {
+/// Masks the outcome of a call of this tool.
+pub(crate) fn masked(outcome: ToolResult, masks: Option<&Masks>, tool: &str) -> ToolResult {
     match outcome {
         Ok(output) => match masks.filter(|_| !output.is_masked) {
-            Some(masks) => masked_output(output, masks, is_row),
+            Some(masks) => masked_output(output, masks, tool),
             None => Ok(output),
         },
         Err(ToolError { correlation_id, failure }) => {
@@ -27,11 +28,11 @@ pub(crate) fn answer(data: &impl Serialize, redaction: &Redaction) -> ToolResult
     ToolOutput::read(&redaction.value(&data)).map(|output| ToolOutput { is_masked: true, ..output })
 }
 
-fn masked_output(output: ToolOutput, masks: &Masks, is_row: bool) -> ToolResult {
-    let mut rows = RowMasks::new(Some(masks));
+fn masked_output(output: ToolOutput, masks: &Masks, tool: &str) -> ToolResult {
+    let mut rows = RowMasks::new(Some(masks)).of_tool(tool);
     let mut data: Value = serde_json::from_str(output.data.get()).unwrap_or_default();
     // A proposal or an earlier answer contains its rows under known keys, so `data` itself is not a row.
-    rows.mask(&mut data, is_row && output.success == Disposition::Done);
+    rows.mask(&mut data, !builtin::is_builtin(tool) && output.success == Disposition::Done);
     let rollback = output.rollback.map(|rollback| rows.masked_rollback(rollback));
     let redaction = rows.redaction();
     let data = to_raw_value(&redaction.value(&data)).map_err(|error| not_json(&error))?;

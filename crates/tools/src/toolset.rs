@@ -109,7 +109,7 @@ impl Toolset {
         let call_deadline = services.call_deadline;
         let reads_only = (!services.has_ledger).then(|| instructions::sentence(instructions::READS_ONLY));
         let instructions = reads_only.into_iter().chain(catalog.instructions.iter().cloned()).collect();
-        let (masks, read_log) = (services.masks.clone(), services.ledger.read_log());
+        let (masks, read_log) = (services.masks.with_results_of(catalog), services.ledger.read_log());
         let mut toolset =
             Self { resources, call_deadline, executors, instructions, masks, read_log, ..Self::default() };
         toolset.activity = services.activity.clone();
@@ -335,7 +335,7 @@ impl Toolset {
             }
             Err(failure) => Err(failure.into()),
         };
-        let outcome = masked(outcome, masks.map(Arc::as_ref), !builtin::is_builtin(name));
+        let outcome = masked(outcome, masks.map(Arc::as_ref), name);
         let outcome = outcome.map(|output| self.with_own_undo(output));
         running.ended(&outcome);
         end_read(read, outcome.as_ref().err().map(|error| error.failure.as_ref()));

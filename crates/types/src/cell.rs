@@ -28,7 +28,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::{Mask, MaskKey, Masks, Redaction};
+use crate::{ColumnOrigin, Mask, MaskKey, Masks, REDACTED, Redaction, ToolResults};
 
 /// The columns of a row, in order.
 pub type Columns<V = Cell> = IndexMap<String, V>;
@@ -67,6 +67,7 @@ impl std::fmt::Debug for Cell {
 #[derive(Debug)]
 pub struct CellMasks<'a> {
     columns: HashMap<&'a str, (Mask, &'a MaskKey)>,
+    results: Option<&'a ToolResults>,
     /// The original values that were replaced and are strings.
     masked: Vec<Value>,
 }
@@ -80,7 +81,7 @@ impl<'a> CellMasks<'a> {
             let (mask, _) = columns.entry(&column.column).or_insert((column.mask, &masks.key));
             *mask = column.mask.max(*mask);
         }
-        Self { columns, masked: Vec::new() }
+        Self { columns, results: masks.map(|masks| masks.results.as_ref()), masked: Vec::new() }
     }
 
     /// Whether any column is masked.
@@ -102,8 +103,38 @@ impl<'a> CellMasks<'a> {
 
     /// Like [`cell`](Self::cell), for a value that a tool returned.
     pub fn value(&mut self, column: &str, value: Value) -> Value {
-        let Some((mask, key)) = self.columns.get(column) else { return value };
-        let shown = key.masked_json(*mask, &value);
+        match self.columns.get(column) {
+            Some((mask, key)) => {
+                let shown = key.masked_json(*mask, &value);
+                self.replaced(value, shown)
+            }
+            None => value,
+        }
+    }
+
+    /// The value of a result column of a tool, which may show a masked column under another name, or an expression
+    /// over one.
+    pub fn result(&mut self, tool: &str, column: &str, value: Value) -> Value {
+        if self.masks_column(column) {
+            return self.value(column, value);
+        }
+        let of_tool = self.results.and_then(|results| results.get(tool)).into_iter().flatten();
+        let origins: Vec<_> = of_tool.filter(|(name, _)| name == column).map(|(_, origin)| origin).collect();
+        let strictest = |names: &[String]| {
+            names.iter().filter_map(|name| self.columns.get(name.as_str())).max_by_key(|it| it.0).copied()
+        };
+        let shown = |origin: &ColumnOrigin| match origin {
+            ColumnOrigin::Column(names) => strictest(names).map(|(mask, key)| key.masked_json(mask, &value)),
+            ColumnOrigin::Expression(names) => strictest(names).map(|_| redacted(&value)),
+            ColumnOrigin::Any => self.has_any().then(|| redacted(&value)),
+        };
+        match origins.into_iter().filter_map(shown).next() {
+            Some(shown) => self.replaced(value, shown),
+            None => value,
+        }
+    }
+
+    fn replaced(&mut self, value: Value, shown: Value) -> Value {
         if value.is_string() {
             self.masked.push(value);
         }
@@ -115,6 +146,10 @@ impl<'a> CellMasks<'a> {
     pub fn redaction(&self) -> Redaction {
         Redaction::of_values(&self.masked)
     }
+}
+
+fn redacted(value: &Value) -> Value {
+    if value.is_string() { REDACTED.into() } else { Value::Null }
 }
 
 /// A member of a JSON object that distinguishes absent from null, so that an answer repeats exactly what the ledger
@@ -185,8 +220,7 @@ mod tests {
         let column =
             |mask| MaskedColumn { schema: "shop".to_owned(), table: "pins".to_owned(), column: "pin".to_owned(), mask };
         let key = MaskKey::new(Secret::new("key"));
-        let masks =
-            Masks { columns: vec![column(Mask::Partial), column(Mask::Null)], trusted_functions: Vec::new(), key };
+        let masks = Masks::new(vec![column(Mask::Partial), column(Mask::Null)], key);
         let cell = || Cell::from(json!("4711"));
         assert_eq!(format!("{:?}", cell()), "Cell(..)");
         let mut masks = CellMasks::new(Some(&masks));

@@ -66,7 +66,7 @@ pub use id_scanner::IdScanner;
 pub use ids::{CorrelationId, IdPrefix, ProposalId, SchemaChangeId};
 pub use json_text::JsonText;
 pub use line_codec::{Line, LineCodec};
-pub use mask::{Mask, MaskKey, MaskedColumn, Masks};
+pub use mask::{Mask, MaskKey, MaskedColumn, Masks, ToolResults};
 pub use mixed_script::{MixedWord, escaped, mixed_words};
 pub use moment::{Age, EmptyRange, Moment, TimeError, TimeRange, rfc3339};
 pub use nearest::{nearest, nearest_names};
@@ -78,8 +78,8 @@ pub use row_format::RowFormat;
 pub use safe_numbers::{NumberFields, is_plain_integer, is_safe_decimal, is_safe_integer, with_digits_as_text};
 pub use secret::Secret;
 pub use statement::{
-    Column, CompositeField, ConditionShape, DescribeError, DescribeStatement, PgType, Privilege, ReferencedObjects,
-    RemotePart, Requirements, RequirementsCheck, Scalar, StatementShape, TableAccess, TypeKind,
+    Column, ColumnOrigin, CompositeField, ConditionShape, DescribeError, DescribeStatement, PgType, Privilege,
+    ReferencedObjects, RemotePart, Requirements, RequirementsCheck, Scalar, StatementShape, TableAccess, TypeKind,
 };
 pub use strict_json::{StrictJsonError, check_strict_json};
 pub use tier::{ApprovalRule, MAX_WRITE_REASON_CHARS, REASON, ReasonRule, Tier};

@@ -1,6 +1,8 @@
 //! Masks: what a caller sees instead of the values of a column.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit, Mac};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -8,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::Sha256;
 
-use crate::Secret;
+use crate::{ColumnOrigin, Secret};
 
 crate::text_enum! {
     /// What a caller sees instead of the values of a column, from the mask that reveals most to the one that reveals
@@ -54,9 +56,21 @@ pub struct Masks {
     pub trusted_functions: Vec<(String, String)>,
     /// The key of [`Mask::Hash`].
     pub key: MaskKey,
+    /// The result columns of the declared write tools.
+    pub results: Arc<ToolResults>,
 }
 
+/// What the result columns of tools show, by the name of the tool. A statement may return a column under another name,
+/// or an expression over it.
+pub type ToolResults = BTreeMap<String, Vec<(String, ColumnOrigin)>>;
+
 impl Masks {
+    /// These masks without exceptions, for rows that are not results of tools.
+    #[must_use]
+    pub fn new(columns: Vec<MaskedColumn>, key: MaskKey) -> Self {
+        Self { columns, trusted_functions: Vec::new(), key, results: Arc::default() }
+    }
+
     #[must_use]
     pub fn of(&self, schema: &str, table: &str, column: &str) -> Option<Mask> {
         let is_it = |it: &&MaskedColumn| it.schema == schema && it.table == table && it.column == column;

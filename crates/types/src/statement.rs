@@ -123,6 +123,17 @@ pub struct Column {
     pub not_null: bool,
 }
 
+/// The columns of tables that a result column shows, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ColumnOrigin {
+    /// A column, unchanged. A column of a view has several names: its own, and those in its tables.
+    Column(Vec<String>),
+    /// An expression over these columns.
+    Expression(Vec<String>),
+    /// Perhaps any column: a whole row, or the statement has no plan.
+    Any,
+}
+
 /// The result of Describe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementShape {
@@ -130,6 +141,8 @@ pub struct StatementShape {
     pub params: Vec<Arc<PgType>>,
     /// The result columns; `None` for a statement that returns no rows.
     pub columns: Option<Vec<Column>>,
+    /// The origin of each result column.
+    pub origins: Vec<ColumnOrigin>,
     /// The result columns that identify the rows of a table: the columns of its primary key, if the result has all of
     /// them. The keys of several tables are listed together. Empty if no key is complete.
     pub key: Vec<String>,

@@ -64,6 +64,33 @@ param = [
     )
 }
 
+/// A tool that returns masked columns under other names, and expressions over them. It changes none of them, so no
+/// other part of an answer knows their values.
+fn keep_note(name: &str, tier: &str, returning: &str) -> String {
+    format!(
+        r#"
+[[tool]]
+name = "{name}"
+access = "write"
+tier = "{tier}"
+description = "Keep a note."
+before = "select id, mail as old_mail, 'was ' || code as old_line from shop.note where id = $1 for update"
+sql = """{returning}"""
+after = "select n.id, coalesce(n.note, 'none') as new_note from (select * from shop.note) n where id = $1"
+rows = "one"
+param = [{{ name = "id", description = "Which." }}, {{ name = "kept", description = "What." }}]
+"#
+    )
+}
+
+const RENAMED: &str = "update shop.note n set kept = $2 where id = $1 returning id, kept, note as label, pin as number, \
+    mail as address, 'code ' || code as line, mail like 'S%' as same, to_jsonb(n.*) as whole, \
+    (select max(m.code) from shop.note m) as top";
+
+const RENAMED_IN_CTE: &str = "with w as (update shop.note set kept = $2 where id = $1 \
+    returning id, kept, note as label, pin as number, mail as address, code as line, mail as same, code as whole) \
+    select w.*, w.whole || '' as top from w";
+
 /// Arguments that no answer may show. They are longer than what a description shows whole.
 fn secrets(id: u32, call: u32) -> Value {
     let long = "x".repeat(300);
@@ -85,7 +112,13 @@ impl Shop {
         let folder = ConfigDir::new();
         let tools = [("set_note", "auto"), ("confirm_note", "confirm"), ("approve_note", "approve")];
         let tools: String = tools.into_iter().map(|(name, tier)| set_note(name, tier)).collect();
-        folder.write("shop.toml", &format!("{TOOLS}{tools}"));
+        let keeping = [
+            ("keep_note", "auto", RENAMED),
+            ("keep_in_cte", "auto", RENAMED_IN_CTE),
+            ("ask_to_keep", "approve", RENAMED),
+        ];
+        let keeping: String = keeping.into_iter().map(|(name, tier, sql)| keep_note(name, tier, sql)).collect();
+        folder.write("shop.toml", &format!("{TOOLS}{tools}{keeping}"));
         let config =
             format!("database_url = {:?}\nlog = \"warn\"\nmanifests = [\"shop.toml\"]\n{MASKS}", db.writer_url());
         let mut command = folder.command(&config);
@@ -234,6 +267,57 @@ async fn no_proposal_or_question_shows_a_masked_value() {
         shop.call("confirm_proposal", json!({"proposal_id": id, "digest": digest})).await;
         shop.call("reject_proposal", json!({"proposal_id": id, "reason": "no"})).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_result_shows_a_masked_column_under_another_name_or_in_an_expression() {
+    // S-8
+    let shop = Shop::open().await;
+    for (id, tool) in [(1, "keep_note"), (2, "keep_in_cte")] {
+        let arguments = json!({"id": id, "kept": format!("kept by {tool}")});
+        let preview = shop.call("preview_mutation", json!({"tool": tool, "params": arguments})).await;
+        let kept = shop.call(tool, arguments.clone()).await;
+        let again = shop.call(tool, arguments).await;
+        assert_eq!(again["data"]["duplicate"], true, "{again}");
+        let record = shop.detail(&kept).await;
+        for (answer, result) in [
+            (&preview, &preview["data"]["result"]),
+            (&kept, &kept["data"]),
+            (&again, &again["data"]["cached_result"]),
+            (&record, &record["data"]["result"]),
+        ] {
+            // What is not masked is shown as it is.
+            assert_eq!((&result["id"], &result["label"]), (&json!(id), &Value::Null), "{answer}");
+            assert_eq!(
+                (&result["address"], result["number"].as_str().map(str::len)),
+                (&json!("S***@x.org"), Some(24)),
+                "{answer}"
+            );
+            assert_eq!(result["top"], "[redacted]", "{answer}");
+            if tool == "keep_note" {
+                assert_eq!(
+                    (&result["kept"], &result["line"]),
+                    (&json!("kept by keep_note"), &json!("[redacted]")),
+                    "{answer}"
+                );
+                assert_eq!((&result["same"], &result["whole"]), (&Value::Null, &Value::Null), "{answer}");
+            }
+        }
+        for (answer, images) in [(&preview, ["before", "after"]), (&record, ["before_image", "after_image"])] {
+            let [before, after] = images.map(|image| &answer["data"][image][0]);
+            assert_eq!(
+                (&before["old_mail"], &before["old_line"]),
+                (&json!("S***@x.org"), &json!("[redacted]")),
+                "{answer}"
+            );
+            assert_eq!((&after["id"], &after["new_note"]), (&json!(id), &json!("[redacted]")), "{answer}");
+        }
+    }
+    let proposed = shop.call("ask_to_keep", json!({"id": 3, "kept": "kept by a person"})).await;
+    let id = &proposed["data"]["proposal"]["proposal_id"];
+    shop.call("get_proposal", json!({"proposal_id": id})).await;
+    shop.call("list_proposals", json!({})).await;
+    shop.call("get_recent_mutations", json!({})).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

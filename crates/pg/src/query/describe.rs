@@ -19,6 +19,7 @@ use crate::client::error::{Error, ServerError};
 use crate::client::session::pooler_transaction::setting;
 use crate::client::session::{PipelineStatement, Session, StatementResult};
 use crate::client::wire::FieldDescription;
+use crate::query::column_origins::{TableColumn, column_origins};
 use crate::query::columns;
 use crate::query::plan::{BACK_TO_SAVEPOINT, PlanParameters, PlanResult, RELEASE, SAVEPOINT, plan};
 use crate::query::referenced_objects::{called, referenced_objects};
@@ -56,7 +57,7 @@ select n.nspname, c.relname from written w join pg_catalog.pg_class c on c.oid =
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.relkind = 'f' order by 1, 2";
 
 const SOURCE_SQL: &str = "\
-select a.attnotnull and c.relkind <> 'f', i.indnkeyatts \
+select a.attnotnull and c.relkind <> 'f', i.indnkeyatts, a.attname, c.relkind = 'v' \
 from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid \
 left join pg_catalog.pg_index i on i.indrelid = a.attrelid and i.indisprimary and a.attnum = any(i.indkey::smallint[]) \
 where a.attrelid = $1 and a.attnum = $2 and not a.attisdropped";
@@ -239,7 +240,8 @@ pub(super) async fn ask_here(
                 position: None,
             }),
             _ => {
-                let shape = StatementShape { params, columns: None, key: Vec::new(), referenced_objects };
+                let shape =
+                    StatementShape { params, columns: None, origins: Vec::new(), key: Vec::new(), referenced_objects };
                 Ok(Described { shape, functions })
             }
         });
@@ -252,7 +254,8 @@ pub(super) async fn ask_here(
         }
     }
     let key = key(&columns, &raw_columns, &sources);
-    let shape = StatementShape { params, columns: Some(columns), key, referenced_objects };
+    let origins = column_origins(planned.plan(), sources.iter().map(|source| source.column.as_ref()));
+    let shape = StatementShape { params, columns: Some(columns), origins, key, referenced_objects };
     Ok(Ok(Described { shape, functions }))
 }
 
@@ -360,8 +363,10 @@ fn refused(error: ServerError) -> DescribeError {
 }
 
 /// Catalog facts about the table column that a result column comes from.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct ColumnSource {
+    /// The column; `None` for an expression.
+    column: Option<TableColumn>,
     /// Whether the column is NOT NULL. For foreign tables this is only a claim.
     not_null: bool,
     /// The number of columns in the primary key of the table, if this is one of them.
@@ -380,7 +385,8 @@ async fn sources(session: &mut Session, columns: &[FieldDescription]) -> Result<
         places.iter().map(|place| PipelineStatement::new(SOURCE_SQL, place)).collect();
     let outcomes = session.run(&steps).await.map_err(|failed| failed.error)?;
     let source = |outcome: &StatementResult| match outcome.rows.first().map(Vec::as_slice) {
-        Some([not_null, key_columns]) => ColumnSource {
+        Some([not_null, key_columns, name, is_of_view]) => ColumnSource {
+            column: name.clone().map(|name| TableColumn { name, is_of_view: is_of_view.as_deref() == Some("t") }),
             not_null: not_null.as_deref() == Some("t"),
             key_columns: key_columns.as_deref().and_then(|count| count.parse().ok()),
         },
@@ -410,6 +416,13 @@ impl PlanResult {
         match self {
             Self::Plan(plan) => adds_nulls(plan),
             Self::Utility | Self::Empty | Self::Refused(_) => true,
+        }
+    }
+
+    const fn plan(&self) -> Option<&Value> {
+        match self {
+            Self::Plan(plan) => Some(plan),
+            Self::Utility | Self::Empty | Self::Refused(_) => None,
         }
     }
 

@@ -6,11 +6,11 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use crate::query::referenced_objects::{name, skip_literal};
+use super::referenced_objects::{name, skip_literal};
 
 /// A reference to a column or to a whole row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Reference {
+pub(crate) enum Reference {
     /// `column`.
     Bare(String),
     /// `alias.column`.
@@ -20,7 +20,7 @@ pub(super) enum Reference {
 }
 
 /// The reference, if it is the whole expression.
-pub(super) fn plain(expression: &str) -> Option<Reference> {
+pub(crate) fn plain(expression: &str) -> Option<Reference> {
     let mut rest = expression.chars().peekable();
     let reference = path(&mut rest)?;
     if rest.next().is_some() {
@@ -29,7 +29,7 @@ pub(super) fn plain(expression: &str) -> Option<Reference> {
     Some(reference)
 }
 
-pub(super) fn references(expression: &str) -> Vec<Reference> {
+pub(crate) fn references(expression: &str) -> Vec<Reference> {
     let mut found = Vec::new();
     let mut rest = expression.chars().peekable();
     let mut is_type = false;
@@ -66,7 +66,7 @@ const MAX_ALIAS_BYTES: usize = 48;
 
 /// Whether a list of column names may follow an alias in a text: `alias (a, b)`. Matches in literals and comments
 /// count too.
-pub(super) fn may_have_column_names(sql: &str, alias: &str) -> bool {
+pub(crate) fn may_have_column_names(sql: &str, alias: &str) -> bool {
     // PostgreSQL truncates long names, and those that it makes unique further.
     if alias.len() > MAX_ALIAS_BYTES || alias.is_empty() {
         return true;

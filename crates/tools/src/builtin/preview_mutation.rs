@@ -172,7 +172,7 @@ impl PreviewMutation {
         };
         let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
         let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
-        let mut rows = RowMasks::new(call.masks.as_deref());
+        let mut rows = RowMasks::new(call.masks.as_deref()).of_tool(&given.tool);
         let effects = effects.map(|effects| {
             let masked = CellMasks::new(call.masks.as_deref());
             rows.effects(effects.redacted(&redaction).seen()).without_masked_updates(&masked)

@@ -5,7 +5,6 @@
 //! columns in its own transaction, so that partitions and renamed tables are included. The documentation of `plan`
 //! lists its limits.
 
-mod expression;
 mod nodes;
 mod plan;
 mod relations;

@@ -23,11 +23,11 @@ use serde_json::Value;
 use types::Mask;
 
 use super::MaskError;
-use super::expression::{Reference, may_have_column_names, plain, references};
 use super::nodes::{
     COMPARES, DEPENDS_ON_OUTER_ROWS, INDEX_ORDER, Node, SHOWN, STRUCTURE, children, is_subplan, text, usage_of,
 };
 use super::relations::{ColumnMask, MaskedRelation, MaskedRelations};
+use crate::query::plan_expression::{Reference, may_have_column_names, plain, references};
 
 /// The relations that contain samples of column values.
 const STATISTICS: [&str; 2] = ["pg_statistic", "pg_statistic_ext_data"];
@@ -403,16 +403,13 @@ mod tests {
     /// DI-3: a plan of Citus shows neither the masked table nor the uses of its columns.
     #[test]
     fn no_plan_of_citus_is_let_through_while_columns_are_masked() {
-        let masks = Masks {
-            columns: vec![types::MaskedColumn {
-                schema: "shop".to_owned(),
-                table: "customers".to_owned(),
-                column: "name".to_owned(),
-                mask: Mask::Null,
-            }],
-            trusted_functions: Vec::new(),
-            key: types::MaskKey::new(types::Secret::new("key".to_owned())),
+        let column = types::MaskedColumn {
+            schema: "shop".to_owned(),
+            table: "customers".to_owned(),
+            column: "name".to_owned(),
+            mask: Mask::Null,
         };
+        let masks = Masks::new(vec![column], types::MaskKey::new(types::Secret::new("key".to_owned())));
         let answer = r#"{"server_version": 150000, "columns": [{"place": 1, "oid": 16400, "schema": "shop",
             "table": "customers", "kind": "r", "number": 2, "is_text": true}]}"#;
         let relations = MaskedRelations::parse(answer, &masks).unwrap();
