@@ -12,7 +12,8 @@ const SECRETS: [&str; 2] = ["SECRET", "77007"];
 
 const FIXTURE: &str = "
 create schema shop;
-create table shop.note (id int primary key, note text, code text, pin int, mail text, kept text unique);
+create table shop.note (id int primary key, note text, code text, pin int, mail text, kept text unique,
+    prefs jsonb default '{"lang": "en"}');
 insert into shop.note select n, 'SECRETNOTE' || n, 'SECRETCODE' || n, 7700700 + n, 'SECRET' || n || '@x.org', 'kept ' || n
 from generate_series(1, 9) n;
 select countersign.track('shop.note');
@@ -27,6 +28,7 @@ const MASKS: &str = "
 \"shop.note.code\" = \"refuse\"
 \"shop.note.pin\" = \"hash\"
 \"shop.note.mail\" = \"partial\"
+\"shop.note.prefs\" = { mask = \"null\", profiles = { write = \"none\" } }
 ";
 
 const TOOLS: &str = r#"
@@ -41,6 +43,16 @@ before = "select * from shop.note where id = $1 for update"
 sql = "delete from shop.note where id = $1 returning *"
 rows = "one"
 param = [{ name = "id", description = "Which." }]
+
+[[tool]]
+name = "add_prefs"
+access = "write"
+tier = "approve"
+description = "Add preferences."
+before = "select id, prefs from shop.note where id = $1 for update"
+sql = "update shop.note set prefs = prefs || $2 where id = $1 returning id, prefs"
+rows = "one"
+param = [{ name = "id", description = "Which." }, { name = "added", description = "What." }]
 "#;
 
 /// A tool that sets all masked columns.
@@ -98,6 +110,10 @@ fn secrets(id: u32, call: u32) -> Value {
         "mail": format!("SECRET{id}-{call}@x.org")})
 }
 
+fn config(db: &Database) -> String {
+    format!("database_url = {:?}\nlog = \"warn\"\nmanifests = [\"shop.toml\"]\n{MASKS}", db.writer_url())
+}
+
 struct Shop {
     db: Database,
     folder: ConfigDir,
@@ -119,9 +135,7 @@ impl Shop {
         ];
         let keeping: String = keeping.into_iter().map(|(name, tier, sql)| keep_note(name, tier, sql)).collect();
         folder.write("shop.toml", &format!("{TOOLS}{tools}{keeping}"));
-        let config =
-            format!("database_url = {:?}\nlog = \"warn\"\nmanifests = [\"shop.toml\"]\n{MASKS}", db.writer_url());
-        let mut command = folder.command(&config);
+        let mut command = folder.command(&config(&db));
         command.args(["serve", "--profile", "admin"]);
         let questions = Arc::new(Mutex::new(Vec::new()));
         let asked = Arc::clone(&questions);
@@ -318,6 +332,29 @@ async fn no_result_shows_a_masked_column_under_another_name_or_in_an_expression(
     shop.call("get_proposal", json!({"proposal_id": id})).await;
     shop.call("list_proposals", json!({})).await;
     shop.call("get_recent_mutations", json!({})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proposal_of_a_profile_without_masks_shows_no_part_of_a_masked_value() {
+    // S-9
+    let shop = Shop::open().await;
+    let mut command = shop.folder.command(&config(&shop.db));
+    command.args(["serve", "--profile", "write"]);
+    let unmasked = Server::with_user(command, |_| None).await;
+    let arguments = json!({"id": 1, "added": {"city": "SECRETCITY"}});
+    let proposed = unmasked.call("add_prefs", arguments).await;
+    assert!(proposed.to_string().contains("SECRETCITY"), "{proposed}");
+    let id = json!({"proposal_id": proposed["data"]["proposal"]["proposal_id"]});
+    let pending = shop.call("get_proposal", id.clone()).await;
+    shop.call("list_proposals", json!({})).await;
+    // The value of the column is another one by then.
+    shop.db.run("update shop.note set prefs = '{\"lang\": \"SECRET\"}' where id = 1").await;
+    shop.db.run("select countersign.request_check(proposal_id) from countersign.proposal").await;
+    shop.db.first_value("select 1 from countersign.proposal_check where found is not null").await;
+    let stale = shop.call("get_proposal", id).await;
+    for found in [&pending, &stale] {
+        assert_eq!((&found["data"]["tool"], &found["data"]["params"]), (&json!("add_prefs"), &json!({})), "{found}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
