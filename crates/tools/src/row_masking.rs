@@ -6,14 +6,13 @@ use serde_json::Value;
 use serde_json::value::to_raw_value;
 use types::{CellMasks, ErrorCode, Failure, Masks, Redaction};
 
-use crate::builtin;
 use crate::tool::{Disposition, ToolError, ToolOutput, ToolResult};
 
-/// Masks the outcome of a call of this tool.
-pub(crate) fn masked(outcome: ToolResult, masks: Option<&Masks>, tool: &str) -> ToolResult {
+/// Masks the outcome of a call. `declared` is the name of a tool of a manifest, whose answer is its result.
+pub(crate) fn masked(outcome: ToolResult, masks: Option<&Masks>, declared: Option<&str>) -> ToolResult {
     match outcome {
         Ok(output) => match masks.filter(|_| !output.is_masked) {
-            Some(masks) => masked_output(output, masks, tool),
+            Some(masks) => masked_output(output, masks, declared),
             None => Ok(output),
         },
         Err(ToolError { correlation_id, failure }) => {
@@ -28,11 +27,11 @@ pub(crate) fn answer(data: &impl Serialize, redaction: &Redaction) -> ToolResult
     ToolOutput::read(&redaction.value(&data)).map(|output| ToolOutput { is_masked: true, ..output })
 }
 
-fn masked_output(output: ToolOutput, masks: &Masks, tool: &str) -> ToolResult {
-    let mut rows = RowMasks::new(Some(masks)).of_tool(tool);
+fn masked_output(output: ToolOutput, masks: &Masks, declared: Option<&str>) -> ToolResult {
+    let mut rows = RowMasks::new(Some(masks)).of_tool(declared.unwrap_or_default());
     let mut data: Value = serde_json::from_str(output.data.get()).unwrap_or_default();
     // A proposal or an earlier answer contains its rows under known keys, so `data` itself is not a row.
-    rows.mask(&mut data, !builtin::is_builtin(tool) && output.success == Disposition::Done);
+    rows.mask(&mut data, declared.is_some() && output.success == Disposition::Done);
     let rollback = output.rollback.map(|rollback| rows.masked_rollback(rollback));
     let redaction = rows.redaction();
     let data = to_raw_value(&redaction.value(&data)).map_err(|error| not_json(&error))?;

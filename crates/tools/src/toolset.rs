@@ -335,7 +335,7 @@ impl Toolset {
             }
             Err(failure) => Err(failure.into()),
         };
-        let outcome = masked(outcome, masks.map(Arc::as_ref), name);
+        let outcome = masked(outcome, masks.map(Arc::as_ref), (!builtin::is_builtin(name)).then_some(name));
         let outcome = outcome.map(|output| self.with_own_undo(output));
         running.ended(&outcome);
         end_read(read, outcome.as_ref().err().map(|error| error.failure.as_ref()));

@@ -13,7 +13,7 @@ const SECRETS: [&str; 2] = ["SECRET", "77007"];
 const FIXTURE: &str = "
 create schema shop;
 create table shop.note (id int primary key, note text, code text, pin int, mail text, kept text unique,
-    prefs jsonb default '{"lang": "en"}');
+    prefs jsonb default '{}');
 insert into shop.note select n, 'SECRETNOTE' || n, 'SECRETCODE' || n, 7700700 + n, 'SECRET' || n || '@x.org', 'kept ' || n
 from generate_series(1, 9) n;
 select countersign.track('shop.note');
