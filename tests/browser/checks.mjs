@@ -3,6 +3,9 @@ import { AxeBuilder } from "./packages.mjs";
 
 const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 
+// The rules whose result depends on the size of the window or on the colours.
+const RULES_OF_LOOKS = ["color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size"];
+
 // Success criterion 1.4.10: nothing but a container that scrolls by itself, such as that of a table, is wider than the page.
 const overflow = () => {
   const page = document.scrollingElement;
@@ -15,8 +18,11 @@ const overflow = () => {
   return [`horizontal-scroll: ${page.scrollWidth} > ${page.clientWidth}: ${named.join(", ")}`];
 };
 
-export async function findings(page) {
-  const { violations } = await new AxeBuilder({ page }).withTags(TAGS).analyze();
+// `ofLook`: only what another size or colour scheme can change on a page that was looked at already.
+export async function findings(page, ofLook) {
+  // Axe opens a second page for what it finds in frames of other origins.
+  const axe = new AxeBuilder({ page }).setLegacyMode(page.frames().length === 1);
+  const { violations } = await (ofLook ? axe.withRules(RULES_OF_LOOKS) : axe.withTags(TAGS)).analyze();
   const broken = violations.map(({ id, nodes }) => {
     const places = nodes.slice(0, 3).map(({ target, failureSummary }) => `${target.join(" ")} (${failureSummary?.split("\n")[1]?.trim()})`);
     return `${id}: ${places.join("; ")}`;

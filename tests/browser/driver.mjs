@@ -111,7 +111,7 @@ const verbs = {
     await tab.page.setViewportSize({ width, height });
     await tab.page.emulateMedia({ colorScheme: scheme });
   },
-  findings: async ({ tab }) => findings(tab.page),
+  findings: async ({ tab, of_look }) => findings(tab.page, of_look),
   focused: async ({ tab }) => focused(tab.page),
   walk: async ({ tab }) => walk(tab.page),
   // Violations of the content security policy, errors of scripts and of the console, and dialogs, since the last question.

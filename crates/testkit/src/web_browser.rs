@@ -176,6 +176,11 @@ impl Tab {
         texts(&self.ask("findings", json!({})).await)
     }
 
+    /// Those that can differ by the size of the window and by the colours.
+    pub async fn findings_of_look(&self) -> Vec<String> {
+        texts(&self.ask("findings", json!({"of_look": true})).await)
+    }
+
     /// Violations of the content security policy, errors in the console, and dialogs, since the last call.
     pub async fn problems(&self) -> Vec<String> {
         texts(&self.ask("problems", json!({})).await)

@@ -14,6 +14,9 @@ async fn found(tab: &Tab, url: &str, from: &str, to: &str, scheme: &str) -> Vec<
     assert!(broken.run("document.documentElement.outerHTML").await.as_str().unwrap().contains("Approve exactly this"));
     broken.look(640, 800, scheme).await;
     let mut found = broken.findings().await;
+    let of_look = broken.findings_of_look().await;
+    let contrast = |found: &[String]| found.iter().any(|finding| finding.starts_with("color-contrast"));
+    assert_eq!(contrast(&of_look), contrast(&found), "{of_look:#?}");
     found.extend(broken.problems().await);
     found.extend(broken.walk().await.1);
     found

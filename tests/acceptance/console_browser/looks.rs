@@ -30,9 +30,11 @@ pub(super) async fn findings(tab: &Tab, page: &str) -> Vec<String> {
     let looks: &[Look] = if long_form::is_on() { &LONG } else { &BY_DEFAULT };
     keep_pictures(tab, page).await;
     let mut found = Vec::new();
-    for (width, height, scheme) in looks {
+    for (index, (width, height, scheme)) in looks.iter().enumerate() {
         tab.look(*width, *height, scheme).await;
-        for finding in tab.findings().await {
+        let is_first = index == 0 || long_form::is_on();
+        let findings = if is_first { tab.findings().await } else { tab.findings_of_look().await };
+        for finding in findings {
             found.push(format!("{page}, {width} wide, {scheme}: {finding}"));
         }
     }
