@@ -353,7 +353,7 @@ async fn a_proposal_of_a_profile_without_masks_shows_no_part_of_a_masked_value()
     shop.db.first_value("select 1 from countersign.proposal_check where found is not null").await;
     let stale = shop.call("get_proposal", id).await;
     for found in [&pending, &stale] {
-        assert_eq!((&found["data"]["tool"], &found["data"]["params"]), (&json!("add_prefs"), &json!({})), "{found}");
+        assert_eq!((&found["data"]["action"], &found["data"]["params"]), (&json!("add_prefs"), &json!({})), "{found}");
     }
 }
 
