@@ -113,5 +113,6 @@ mod unwritable_ledger;
 mod values;
 mod values_edges;
 mod values_property;
+mod work;
 mod write_corrections;
 mod writes;
