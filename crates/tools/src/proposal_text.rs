@@ -170,7 +170,7 @@ fn changes(unmasked: &Preview, preview: &Preview) -> Vec<String> {
         lines.into_iter().take(MAX_ROWS).flatten().chain(left_out).collect()
     };
     if unchanged > 0 {
-        lines.push(format!("as it is: {unchanged} more {}", if unchanged == 1 { "row" } else { "rows" }));
+        lines.push(format!("unchanged: {unchanged} more {}", if unchanged == 1 { "row" } else { "rows" }));
     }
     lines
 }
@@ -220,7 +220,7 @@ fn differing(key: &[String], (before, after): (&Value, &Value), shown: (&Value, 
     let mut lines: Vec<String> = changed.into_iter().map(line).collect();
     if key.is_empty() && !same.is_empty() {
         let same = same.into_iter().filter_map(|(column, _, _)| Some((column, shown.0.get(column)?)));
-        lines.push(format!("as it is: {}", whole(same)));
+        lines.push(format!("unchanged: {}", whole(same)));
     }
     lines
 }
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn of_one_row_it_is_said_which_column_changes_from_what_to_what() {
         let lines = shown(json!([{"title": "a", "price": 1.50}]), json!([{"title": "a", "price": 2}]));
-        assert_eq!(lines, ["price: 1.5 → 2", "as it is: title \"a\""]);
+        assert_eq!(lines, ["price: 1.5 → 2", "unchanged: title \"a\""]);
         assert_eq!(shown(json!([]), json!([{"title": "a"}])), ["new: title \"a\""]);
         assert_eq!(shown(json!([{"title": "a"}]), json!([])), ["removed: title \"a\""]);
     }
@@ -309,7 +309,7 @@ mod tests {
             "removed: package 1, photo 1, position 1",
             "photo 2: position: 2 → 1",
             "photo 3: position: 3 → 2",
-            "as it is: 1 more row",
+            "unchanged: 1 more row",
         ];
         assert_eq!(lines, expected);
         // No column identifies the rows, so they are not compared.
@@ -374,7 +374,7 @@ mod tests {
         let asked = question(&shown);
         assert_eq!(shown.params.get("pin"), Some(&Value::Null));
         assert!(!asked.contains("47") && asked.contains("pin: null"), "{asked}");
-        assert!(asked.contains("\n  pin: changed (masked)\n  as it is: id 1\n"), "{asked}");
+        assert!(asked.contains("\n  pin: changed (masked)\n  unchanged: id 1\n"), "{asked}");
         let description = "set_pin with id 1, pin null. It would touch 1 row. It cannot be undone.";
         assert_eq!(shown_description(&shown), description);
         let whole = ShownProposal::new(&proposal, None);

@@ -31,7 +31,7 @@ async fn a_change_is_shown_column_by_column_with_its_undo() {
 
 It would touch 1 row:
   price: 120.00 → 99.00
-  as it is: title "Portrait, one hour", description "One person, one backdrop, ten edited pictures.", duration_minutes 60
+  unchanged: title "Portrait, one hour", description "One person, one backdrop, ten edited pictures.", duration_minutes 60
 
 It can be undone, as long as its rows are as it left them.
 Nothing is written unless you accept."#;
