@@ -18,7 +18,7 @@ use types::PgType;
 
 use super::answer::{Answer, RowOutput};
 use super::fetch::{FetchError, StatementHandle, statement_error};
-use super::function_policy::{forbidden, is_forbidden, push_guard};
+use super::function_policy::{FunctionPolicy, forbidden, is_forbidden, push_guard};
 use super::inspection::{Inspection, PolicyVerdict};
 use super::portions::{PORTAL, Portions, portions_of, rows_to_ask};
 use super::prepare::Described;
@@ -135,7 +135,6 @@ impl Reader {
             // The plan was made without index scans, so the statement must be parsed again to run.
             inspection.is_unpruned = true;
         }
-        let metadata = Arc::new(metadata);
         match inspection.verdict {
             PolicyVerdict::Unseen if self.allow_commands => {
                 session.drop_superuser(std::mem::take(&mut inspection.in_planning)).await?;
@@ -146,6 +145,9 @@ impl Reader {
         let handle = StatementHandle::Inspected { name, sql, inspection: &inspection };
         let outcome = self.execute(session, &metadata, handle, &params, output).await;
         outcome.map_err(FetchError::into_error)?;
+        // The catalog has been asked about all functions, which was too late for the end of this transaction.
+        let are_built_in = |functions: &FunctionPolicy| functions.are_built_in(&inspection.unverified);
+        metadata.leaves_nothing = inspection.leaves_nothing && self.functions.as_deref().is_some_and(are_built_in);
         let verdict = inspection.verdict;
         let is_cacheable = if self.masking.is_some() {
             false
@@ -154,7 +156,7 @@ impl Reader {
         } else {
             verdict == PolicyVerdict::Always && metadata.is_cacheable(sql)
         };
-        Ok(is_cacheable.then_some(metadata))
+        Ok(is_cacheable.then(|| Arc::new(metadata)))
     }
 
     pub(super) fn push_opening(&self, session: &mut Session) -> Result<(), Error> {

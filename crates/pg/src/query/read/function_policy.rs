@@ -134,7 +134,7 @@ impl FunctionPolicy {
             if let Some(forbidden) = forbidden(session, &unverified).await? {
                 return Err(forbidden);
             }
-            self.remember(&unverified, &BTreeSet::from_iter(unverified.iter().cloned()));
+            self.remember(&unverified, &unverified.iter().map(|name| bare(name).to_owned()).collect());
         }
         Ok(verdict)
     }
@@ -169,28 +169,31 @@ impl FunctionPolicy {
             return Err(ReadError::ForbiddenFunction { function: function.to_owned(), why: why.to_owned() });
         }
         let verdict = if names.contains(LISTS_STATEMENTS) { PolicyVerdict::SeesStatements } else { verdict };
-        let (unverified, are_built_in) = self.unverified(&names);
-        let leaves_nothing = verdict == PolicyVerdict::Always
-            && are_built_in
-            && !names
-                .iter()
-                .any(|name| name.contains("advisory") || LEAVES_TRACES.contains(&name.trim_start_matches(ATTRIBUTE)));
+        let (unverified, may_be_built_in) = self.unverified(&names);
+        let leaves_traces = |name: &String| name.contains("advisory") || LEAVES_TRACES.contains(&bare(name));
+        let leaves_nothing = verdict == PolicyVerdict::Always && may_be_built_in && !names.iter().any(leaves_traces);
         let tables = plan.as_ref().filter(|_| self.collects_tables).map(table_names);
         Ok(Inspection { tables, ..Inspection::of(plan.as_ref(), verdict, in_planning, unverified, leaves_nothing) })
     }
 
-    /// The names to ask the catalog about, and whether all names are known to exist in `pg_catalog` only.
+    /// The names to ask the catalog about, and whether all others are known to exist in `pg_catalog` only.
     fn unverified(&self, names: &BTreeSet<String>) -> (Vec<String>, bool) {
         let harmless = self.harmless();
         let unverified = names.iter().filter(|name| !harmless.names.contains_key(*name)).cloned().collect();
-        let are_built_in = names.iter().all(|name| harmless.names.get(name).copied().unwrap_or_default());
-        (unverified, are_built_in)
+        let may_be_built_in = names.iter().all(|name| harmless.names.get(name).copied().unwrap_or(true));
+        (unverified, may_be_built_in)
+    }
+
+    /// Whether the catalog was asked about all of these names, and has functions of these names in `pg_catalog` only.
+    pub(super) fn are_built_in(&self, names: &[String]) -> bool {
+        let harmless = self.harmless();
+        names.iter().all(|name| harmless.names.get(name).copied().unwrap_or_default())
     }
 
     /// Remembers names that a read may call. `elsewhere` has those that also exist in schemas other than
     /// `pg_catalog`.
     pub(super) fn remember(&self, names: &[String], elsewhere: &BTreeSet<String>) {
-        let facts = names.iter().map(|name| (name.clone(), !elsewhere.contains(name)));
+        let facts = names.iter().map(|name| (name.clone(), !elsewhere.contains(bare(name))));
         self.harmless().names.extend(facts);
     }
 
@@ -201,6 +204,11 @@ impl FunctionPolicy {
         }
         harmless
     }
+}
+
+/// The name without the mark of an attribute.
+fn bare(name: &str) -> &str {
+    name.trim_start_matches(ATTRIBUTE)
 }
 
 /// Queues a statement that fails if a read may not call one of these functions. The later statements of the pipeline
@@ -259,7 +267,7 @@ pub(crate) async fn forbidden(session: &mut Session, names: &[String]) -> Result
 fn name_params(names: &[String]) -> [Option<String>; 2] {
     let (attributes, calls): (Vec<String>, Vec<String>) =
         names.iter().cloned().partition(|name| name.starts_with(ATTRIBUTE));
-    let attributes: Vec<String> = attributes.iter().map(|name| name.replace(ATTRIBUTE, "")).collect();
+    let attributes: Vec<String> = attributes.iter().map(|name| bare(name).to_owned()).collect();
     [calls, attributes].map(|names| Some(value::text_array(&names)))
 }
 
@@ -353,6 +361,14 @@ pub(super) fn plan_too_large(why: &str) -> ReadError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_after_a_point_is_built_in_unless_a_function_elsewhere_has_it() {
+        let (policy, names) = (FunctionPolicy::default(), ["f", "t"].map(|name| format!("{ATTRIBUTE}{name}")));
+        assert!(!policy.are_built_in(&names), "nobody has asked");
+        policy.remember(&names, &BTreeSet::from(["f".to_owned()]));
+        assert_eq!(names.map(|name| policy.are_built_in(&[name])), [false, true]);
+    }
 
     /// DI-1: a plan of Citus shows no call that the coordinator evaluates, and no task if the parameters determine
     /// the node.

@@ -21,7 +21,8 @@ pub(super) struct Inspection {
     pub(super) in_planning: bool,
     /// The functions to ask the catalog about before the text runs.
     pub(super) unverified: Vec<String>,
-    /// Whether the text has no effects that outlast `ROLLBACK`, as far as a plan shows this.
+    /// Whether the text has no effects that outlast `ROLLBACK`, as far as a plan shows this, if the unverified functions
+    /// are PostgreSQL's own.
     pub(super) leaves_nothing: bool,
     /// The tables that the plan reads, if the reader collects them.
     pub(super) tables: Option<Arc<[String]>>,

@@ -61,7 +61,7 @@ impl StatementMetadata {
     pub(super) fn apply(&mut self, inspection: &Inspection) {
         self.has_limit = inspection.has_limit;
         self.is_parallel = inspection.is_parallel;
-        self.leaves_nothing = inspection.leaves_nothing;
+        self.leaves_nothing = inspection.leaves_nothing && inspection.unverified.is_empty();
         self.tables.clone_from(&inspection.tables);
     }
 
