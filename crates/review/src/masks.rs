@@ -109,11 +109,9 @@ impl<'a> RowMasks<'a> {
 
     /// Masks a column of a result, or the rows of a result with several.
     fn result(&mut self, name: &str, value: &mut Value) {
-        let shown = match &self.tool {
-            Some(tool) => self.cells.result(tool, name, value.take()),
-            None => value.take(),
-        };
-        *value = shown;
+        if let Some(tool) = &self.tool {
+            *value = self.cells.result(tool, name, value.take());
+        }
         self.part(value, Part::Result);
     }
 

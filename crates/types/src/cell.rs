@@ -113,25 +113,29 @@ impl<'a> CellMasks<'a> {
     }
 
     /// The value of a result column of a tool, which may show a masked column under another name, or an expression
-    /// over one.
+    /// over one. Of several statements of the tool with a column of this name, the strictest counts.
     pub fn result(&mut self, tool: &str, column: &str, value: Value) -> Value {
         if self.masks_column(column) {
             return self.value(column, value);
         }
         let of_tool = self.results.and_then(|results| results.get(tool)).into_iter().flatten();
-        let origins: Vec<_> = of_tool.filter(|(name, _)| name == column).map(|(_, origin)| origin).collect();
-        let strictest = |names: &[String]| {
-            names.iter().filter_map(|name| self.columns.get(name.as_str())).max_by_key(|it| it.0).copied()
-        };
-        let shown = |origin: &ColumnOrigin| match origin {
-            ColumnOrigin::Column(names) => strictest(names).map(|(mask, key)| key.masked_json(mask, &value)),
-            ColumnOrigin::Expression(names) => strictest(names).map(|_| redacted(&value)),
-            ColumnOrigin::Any => self.has_any().then(|| redacted(&value)),
-        };
-        match origins.into_iter().filter_map(shown).next() {
-            Some(shown) => self.replaced(value, shown),
-            None => value,
+        let origins = of_tool.filter(|(name, _)| name == column).map(|(_, origin)| origin);
+        let (mut columns, mut is_redacted) = (Vec::new(), false);
+        for origin in origins {
+            match origin {
+                ColumnOrigin::Column(names) => columns.extend(names),
+                ColumnOrigin::Expression(names) => is_redacted |= names.iter().any(|name| self.masks_column(name)),
+                ColumnOrigin::Any => is_redacted |= self.has_any(),
+            }
         }
+        let mask = columns.into_iter().filter_map(|name| self.columns.get(name.as_str())).max_by_key(|it| it.0);
+        let shown = match mask {
+            _ if is_redacted && value.is_string() => REDACTED.into(),
+            _ if is_redacted => Value::Null,
+            Some((mask, key)) => key.masked_json(*mask, &value),
+            None => return value,
+        };
+        self.replaced(value, shown)
     }
 
     fn replaced(&mut self, value: Value, shown: Value) -> Value {
@@ -146,10 +150,6 @@ impl<'a> CellMasks<'a> {
     pub fn redaction(&self) -> Redaction {
         Redaction::of_values(&self.masked)
     }
-}
-
-fn redacted(value: &Value) -> Value {
-    if value.is_string() { REDACTED.into() } else { Value::Null }
 }
 
 /// A member of a JSON object that distinguishes absent from null, so that an answer repeats exactly what the ledger
@@ -213,6 +213,36 @@ mod tests {
 
     use super::*;
     use crate::{MaskedColumn, Secret};
+
+    #[test]
+    fn the_strictest_statement_of_a_tool_decides_what_its_column_shows() {
+        let pin = |mask| MaskedColumn { schema: "s".to_owned(), table: "t".to_owned(), column: "pin".to_owned(), mask };
+        let names = || vec!["pin".to_owned()];
+        let column = |name: &str, origin| (name.to_owned(), origin);
+        let results = ToolResults::from([(
+            "tool".to_owned(),
+            vec![
+                column("code", ColumnOrigin::Column(names())),
+                column("line", ColumnOrigin::Column(names())),
+                column("line", ColumnOrigin::Expression(names())),
+                column("row", ColumnOrigin::Any),
+                column("id", ColumnOrigin::Column(vec!["id".to_owned()])),
+            ],
+        )]);
+        let masks = Masks::new(vec![pin(Mask::Partial)], MaskKey::new(Secret::new("key")));
+        let masks = Masks { results: results.into(), ..masks };
+        let mut cells = CellMasks::new(Some(&masks));
+        for (name, shown) in [
+            ("code", json!("4***")),
+            ("line", json!("[redacted]")),
+            ("row", json!("[redacted]")),
+            ("id", json!("4711")),
+        ] {
+            assert_eq!(cells.result("tool", name, json!("4711")), shown, "{name}");
+        }
+        assert_eq!(cells.result("tool", "line", json!(4711)), Value::Null);
+        assert_eq!(cells.result("another", "code", json!("4711")), "4711");
+    }
 
     #[test]
     fn a_cell_prints_nothing_and_is_shown_with_its_mask() {
