@@ -96,8 +96,19 @@ $$;
 comment on function countersign.first_other_rows(json, json, boolean) is
     'The first table and change in which two results of `digest_rows` differ; of inserted rows on demand only the numbers count.';
 
-create function countersign.agree_on_rows(write uuid, first jsonb default null) returns json
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+create function countersign.changes_nothing(write uuid, affected bigint) returns boolean
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+begin
+    -- A row that was found as it should be is recorded, too. What the statements count beyond those was written where nobody looks.
+    return not exists (select from countersign.changed_rows(write)) and countersign.untracked_counts(false) = '{}'
+        and affected <= (select count(*) from countersign.effect e where e.correlation_id = write);
+end $$;
+comment on function countersign.changes_nothing(uuid, bigint) is
+    'Whether a write, whose statements count this many rows, leaves all rows of tracked tables as they were and writes none of other tables. '
+    'Within its transaction.';
+
+create function countersign.agree_on_rows(write uuid, affected bigint, first jsonb default null) returns json
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 declare
     columns    jsonb := countersign.digest_inserted_columns(write);
     generated  jsonb;
@@ -115,11 +126,11 @@ begin
           group by t.key) g;
     rows := countersign.digest_rows(write, generated);
     select * into other from countersign.first_other_rows((first -> 'rows')::json, rows, true);
-    return case when other.name is null then json_build_object('rows', rows)
+    return case when other.name is null then json_build_object('rows', rows, 'changes_nothing', countersign.changes_nothing(write, affected))
                 else json_build_object('unstable', json_build_object('table', other.name, 'change', other.change)) end;
 end $$;
-comment on function countersign.agree_on_rows(uuid, jsonb) is
-    'Of two trials of a write over one snapshot. The first one returns what the second is called with. The second one returns {rows}, which '
+comment on function countersign.agree_on_rows(uuid, bigint, jsonb) is
+    'Of two trials of a write over one snapshot. The first one returns what the second is called with. The second one returns {rows, changes_nothing}, which '
     'the write has to match, or {unstable: {table, change}} if it changes other rows than the first. Columns of inserted rows that differ '
     'between both are generated.';
 

@@ -253,6 +253,76 @@ async fn a_trigger_that_a_session_has_planned_does_not_outlive_a_columns_type() 
     assert_eq!(db.value("select string_agg(name, ' ' order by id) from shop.orders").await, "one two");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_that_people_agree_to_and_their_undos_outlive_a_migration() {
+    // R-2
+    let db = database().await;
+    db.run(
+        "create schema s; create table s.t (id int primary key, st text, b int, at timestamptz);
+         insert into s.t select n, 'open', 1 from generate_series(1, 3) n;
+         create function s.stamp() returns trigger language plpgsql as $$ begin new.at := clock_timestamp(); return new; end $$;
+         create trigger stamp before insert or update on s.t for each row execute function s.stamp();
+         create table s.plain (id int primary key, st text, b int); insert into s.plain select id, st, b from s.t;
+         grant usage on schema s to public; grant all on all tables in schema s to public",
+    )
+    .await;
+    succeed(&db, &["track", "s.t", "s.plain"]).await;
+    let manifest = TestManifest::new(TOOLS);
+    let mut command = manifest.command(&db);
+    command.args(["--profile", "admin", "--execute-sql"]);
+    let server = Server::start(command).await;
+    let confirmed = async |tool: &str, arguments: Value| {
+        let proposal = server.propose(tool, arguments).await;
+        let agreement = json!({"proposal_id": proposal["proposal_id"], "digest": proposal["digest"]});
+        server.succeed("confirm_proposal", agreement).await["meta"]["correlation_id"].as_str().unwrap().to_owned()
+    };
+    let write = async |table: &str, id: u32, to: &str| {
+        let sql = format!("update s.{table} set st = '{to}' where id = {id}");
+        confirmed("execute_sql", json!({"sql": sql})).await
+    };
+    for (number, migration) in [
+        "add column c int default 5",
+        "drop column b",
+        "rename column c to d",
+        "alter column d type bigint",
+        "drop column d",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let is_dropped = migration.starts_with("drop");
+        for table in ["t", "plain"] {
+            let migrate = async || db.run(&format!("alter table s.{table} {migration}")).await;
+            let [planned, shown] =
+                [write(table, 2, &format!("{number}")).await, write(table, 3, &format!("{number}")).await];
+            migrate().await;
+            // Each of these is the first to meet the table after the migration in one of the rounds.
+            let firsts: [&str; 5] = ["write", "undo", "plan", "dry run", "operator's plan"];
+            for first in firsts.iter().cycle().skip(number).take(firsts.len()) {
+                let said = match *first {
+                    "write" => write(table, 1, &format!("{number} again")).await,
+                    // What is restored may have no place any more.
+                    "undo" if is_dropped => {
+                        server.call("undo_mutation", json!({"correlation_id": planned})).await.to_string()
+                    }
+                    "undo" => confirmed("undo_mutation", json!({"correlation_id": planned})).await,
+                    "plan" => server.succeed("undo_plan", json!({"from": "1h", "mode": "skip"})).await.to_string(),
+                    "dry run" => format!("{:?}", run_countersign(&db.url(), &["undo", &shown, "--dry-run"]).await),
+                    _ => format!(
+                        "{:?}",
+                        run_countersign(&db.url(), &["undo", "plan", "--from", "1h", "--mode", "skip"]).await
+                    ),
+                };
+                let is_outdated = ["CS005", "columns of a tracked table"].iter().any(|words| said.contains(words));
+                assert!(!is_outdated, "{first} of {table} after {migration}: {said}");
+            }
+            let value = format!("select st from s.{table} where id = 2");
+            assert!(is_dropped || db.value(&value).await != number.to_string(), "{migration} of {table}");
+        }
+    }
+    server.close().await;
+}
+
 /// What a trigger refuses in a new session as well is answered, after one more try.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trigger_whose_types_never_fit_fails_its_write() {

@@ -7,7 +7,9 @@
 //! The transport decides how to ask the user. It gets the [`Question`] with the output, and repeats the call with the
 //! [`UserDecision`]. A transport that cannot ask forwards only the output, which explains the next step to the agent.
 
-use ledger::proposals::{DecisionChannel, ExecutedProposal, NewProposal, Proposal, ProposalStatus, Proposals};
+use ledger::proposals::{
+    DecisionChannel, ExecutedProposal, NewProposal, Previewed, Proposal, ProposalStatus, Proposals,
+};
 use ledger::{AppliedPolicy, Gate, WriteCall, WriteError, WriteOutcome};
 use serde::Serialize;
 use serde_json::Value;
@@ -91,7 +93,11 @@ impl ApprovalFlow {
         mut proposal: NewProposal,
         policy: Option<AppliedPolicy>,
     ) -> ToolResult {
-        let mut preview = self.proposals.preview(&write).await?;
+        let mut preview = match self.proposals.preview_or_execute(&write).await {
+            Ok(Previewed::Preview(preview)) => *preview,
+            Ok(Previewed::Executed(outcome)) => return write_output(&write.tool, Ok(outcome)),
+            Err(error) => return Err(refused(error)),
+        };
         if let Some(AppliedPolicy { tier, rule }) = policy {
             proposal.tier = tier;
             preview.rule = rule;

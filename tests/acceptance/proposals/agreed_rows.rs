@@ -48,6 +48,18 @@ const CONTENTS: &str = "select md5(string_agg(r, ';' order by r collate \"C\")) 
 /// `execute_sql` refuses a table without a key. What these tools read and return says nothing of its rows.
 const TOOLS: &str = r#"
 [[tool]]
+name = "remove_plain"
+access = "write"
+tier = "confirm"
+description = "Delete a row."
+before = "select id from s.plain where id = $1 for update"
+sql = "delete from s.plain where id = $1 returning id"
+rows = "any"
+max_rows = 10
+param = [{ name = "id", description = "Which." }]
+undo = { irreversible = "It is a test." }
+
+[[tool]]
 name = "change_loose"
 access = "write"
 tier = "confirm"
@@ -357,5 +369,45 @@ async fn a_long_text_is_compared_to_its_end() {
     let proposal = propose(&server, sql).await;
     server.succeed("confirm_proposal", agreement(&proposal)).await;
     assert_eq!(db.value("select words like '%2 and other words!' from s.text where id = 1").await, "t");
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_without_an_effect_asks_nobody_and_is_recorded() {
+    let (db, server) = world().await;
+    fill(&db, 2).await;
+    db.run(
+        "create table s.untracked (at timestamptz); grant insert on s.untracked to countersign_writer;
+         create function s.note_it() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as
+             $$ begin insert into s.untracked values (now()); return null; end $$;
+         create trigger note_it after delete on s.plain for each statement execute function s.note_it();
+         insert into s.noted values (1, 1)",
+    )
+    .await;
+    let before = db.value(CONTENTS).await;
+    for (sql, rows) in [
+        ("update s.plain set v = 0 where id = -1", 0),
+        ("update s.plain set v = v where id = 1", 1),
+        // The first and the second trial find no row, and the write itself finds one. The trials after it do not.
+        ("update s.plain set v = 0 where id = (select case nextval('s.number') when 1000002 then 1 else -1 end)", 0),
+    ] {
+        let done = server.succeed("execute_sql", json!({"sql": sql})).await;
+        assert_eq!(done["meta"]["rows_affected"], rows, "{sql}: {done}");
+        assert_eq!(db.value(CONTENTS).await, before, "{sql}");
+        let receipt = done["meta"]["correlation_id"].as_str().unwrap();
+        let status = format!("select status from countersign.mutation where correlation_id = '{receipt}'");
+        assert_eq!(db.value(&status).await, "success", "{sql}");
+    }
+    let failed = "select string_agg(error_code, ',') from countersign.mutation where status = 'failure'";
+    assert_eq!(db.value(failed).await, "proposal_stale", "the write that found a row");
+    assert_eq!(db.value("select count(*) from countersign.proposal").await, "0");
+    // The controls: what triggers and other parts of a statement write is an effect.
+    server.propose("remove_plain", json!({"id": -1})).await;
+    for sql in [
+        "update s.noted set v = v where id = 1",
+        "with new as (insert into s.copy (item) values (1)) update s.item set v = 0 where false",
+    ] {
+        server.propose("execute_sql", json!({"sql": sql})).await;
+    }
     server.close().await;
 }

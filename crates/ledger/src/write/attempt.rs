@@ -102,7 +102,7 @@ impl<'a> WriteAttempt<'a> {
             Some(params_text),
             Some(summary(&canonical_json(&params))),
             (!undoes.is_empty()).then(|| array(&undoes)),
-            precondition.map(|precondition| precondition.proposal_id().to_string()),
+            precondition.and_then(WritePrecondition::proposal_id).map(|id| id.to_string()),
             principal.context.to_json(),
         ];
         let intent = Intent { correlation_id, slot, fingerprint, columns, began: Instant::now() };

@@ -30,6 +30,7 @@ use crate::write::executor::WriteOutput;
 use crate::write::failures::{ExecutorError, FENCED, frozen, sql_failure};
 use crate::write::intent::MAX_OUTCOME_BYTES;
 use crate::write::remote_writes::{RemoteWriteError, RemoteWrites};
+use crate::write::renewals::{self, OUTDATED, may_be_outdated};
 use crate::write::row_limit;
 use crate::write::write_tx::{TransactionOpening, TxState, Unopened, WriteStart, WriteTx};
 
@@ -52,7 +53,6 @@ pub(crate) enum CommitError {
 
 const FINISH_SQL: &str = "\
 select countersign.finish($1, $2, $3, $4, $5, $6, $7, pg_catalog.make_interval(secs => $8::double precision))";
-const RENEW_SQL: &str = "select countersign.renew_shapes()";
 const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, $4, $5, $6, $7)";
 /// Records a failure that has no attempt.
 pub(crate) const RECORD_FAILURE_SQL: &str = "select countersign.record_failure($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
@@ -94,10 +94,14 @@ pub(crate) async fn execute(
             }
             Err(SucceedError::Finish(failure)) => fail(lease, attempt, start, *failure, None).await,
             Err(SucceedError::Commit(error)) => Err(CommitError::Refused(error)),
-            Err(SucceedError::Other(pg::Error::Server(error))) if error.sqlstate == OUTDATED => renew(lease).await,
+            Err(SucceedError::Other(pg::Error::Server(error))) if error.sqlstate == OUTDATED => {
+                is_renewed(lease).await.and(Err(CommitError::Renewed))
+            }
             Err(SucceedError::Other(error)) => Err(unfinished(error)),
         },
-        Err(ExecutorError::Rejected(failure)) if may_be_outdated(&failure) && is_renewed(lease).await? => {
+        Err(ExecutorError::Rejected(failure))
+            if may_be_outdated(failure.sqlstate.as_deref()) && is_renewed(lease).await? =>
+        {
             Err(CommitError::Renewed)
         }
         Err(ExecutorError::Rejected(failure)) => fail(lease, attempt, start, failure, hint_query).await,
@@ -109,27 +113,9 @@ pub(crate) async fn execute(
     }
 }
 
-/// The SQLSTATE of an error about a tracked table whose columns differ from those of its triggers (see the
-/// migrations).
-const OUTDATED: &str = "CS005";
-
-/// Whether the failure may come from a trigger that records rows and does not know a new column or its type.
-fn may_be_outdated(failure: &Failure) -> bool {
-    failure.sqlstate.as_deref().is_some_and(|state| [OUTDATED, "42703", "42804", "42846", "0A000"].contains(&state))
-}
-
-async fn renew(lease: &mut PooledSession) -> Result<WriteOutput, CommitError> {
-    is_renewed(lease).await.and(Err(CommitError::Renewed))
-}
-
-/// Rolls back, and renews the triggers of tracked tables whose columns have changed. Returns whether there were any, or
-/// the functions of this session were planned before such a change.
+/// As [`renewals::is_renewed`], in a write.
 async fn is_renewed(lease: &mut PooledSession) -> Result<bool, CommitError> {
-    let renew = PipelineStatement::without_params(RENEW_SQL);
-    let steps = [PipelineStatement::without_params("rollback"), renew];
-    let outcomes = lease.session().run(&steps).await.map_err(|failed| unfinished(failed.error))?;
-    let renewed = outcomes.into_iter().next_back().and_then(StatementResult::into_value);
-    Ok(lease.is_outdated() || renewed.is_some_and(|number| number != "0"))
+    renewals::is_renewed(lease).await.map_err(unfinished)
 }
 
 /// The size of the recorded outcome, in bytes of JSON.

@@ -145,8 +145,10 @@ pub(crate) trait WritePrecondition: Send + Sync + 'static {
     /// The id under which the write is recorded.
     fn correlation_id(&self) -> CorrelationId;
 
-    /// The proposal that the write executes.
-    fn proposal_id(&self) -> ProposalId;
+    /// The proposal that the write executes, if it does.
+    fn proposal_id(&self) -> Option<ProposalId> {
+        None
+    }
 
     /// Executes the write, and refuses it if the condition is not met.
     fn execute<'a>(
@@ -157,8 +159,14 @@ pub(crate) trait WritePrecondition: Send + Sync + 'static {
     ) -> WriteFuture<'a>;
 
     /// The failure if the ledger refuses the outcome because the condition is not met; `None` for every other error.
-    fn refused(&self, error: &ServerError) -> Option<Failure>;
+    fn refused(&self, error: &ServerError) -> Option<Failure> {
+        let _ = error;
+        None
+    }
 
     /// The new state of the proposal after this failure, for `countersign.fail`; `None` if the state does not change.
-    fn state_after(&self, failure: &Failure) -> Option<&'static str>;
+    fn state_after(&self, failure: &Failure) -> Option<&'static str> {
+        let _ = failure;
+        None
+    }
 }

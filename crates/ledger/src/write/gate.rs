@@ -24,6 +24,7 @@ use crate::write::obstacle::{LedgerObstacle, WriteStop};
 use crate::write::policy::{self, PolicyMode, PolicyStatement, not_evaluated};
 use crate::write::preview::Trials;
 use crate::write::remote_writes::RemoteWrites;
+use crate::write::renewals::Renewals;
 use crate::write::report;
 use crate::write::resolve;
 use crate::write::resolve::OwnTransaction;
@@ -151,9 +152,6 @@ struct WriteProtocol<'a> {
     attempt: &'a WriteAttempt<'a>,
 }
 
-/// The maximum number of retries of one write because of concurrent migrations.
-const MAX_RENEWALS: u32 = 3;
-
 /// The result of one try.
 enum TryResult {
     Ended(Result<WriteOutcome, WriteError>),
@@ -262,7 +260,7 @@ impl WriteProtocol<'_> {
 
     async fn admit_and_execute(&self, policy: Option<&PolicyStatement>) -> Result<WriteOutcome, WriteError> {
         let mut start = self.first_start(policy);
-        let (mut lost, mut renewals) = (false, 0);
+        let (mut lost, mut renewals) = (false, Renewals::default());
         loop {
             let mut lease = match self.gate.writer.acquire(self.attempt.call.deadline).await {
                 Ok(lease) => lease,
@@ -278,10 +276,7 @@ impl WriteProtocol<'_> {
                     lease.discard();
                     return Err(self.undone(failure).await);
                 }
-                TryResult::Renewed if renewals < MAX_RENEWALS => {
-                    tracing::info!("a migration has changed columns; the write is tried again");
-                    self.gate.writer.retire_all();
-                    renewals += 1;
+                TryResult::Renewed if renewals.begin(&self.gate.writer) => {
                     if matches!(start, WriteStart::Admit { .. }) {
                         start = WriteStart::Claim;
                     }

@@ -21,6 +21,7 @@ pub(crate) mod obstacle;
 pub(crate) mod policy;
 pub(crate) mod preview;
 pub(crate) mod remote_writes;
+pub(crate) mod renewals;
 pub(crate) mod report;
 pub(crate) mod resolve;
 pub(crate) mod row_limit;

@@ -23,6 +23,7 @@ use crate::write::error_hints::HintQuery;
 use crate::write::execute;
 use crate::write::executor::{WriteExecutor, WriteOutput, WriteRequest};
 use crate::write::failures::{ExecutorError, sql_failure, too_large};
+use crate::write::renewals::{self, Renewals, may_be_outdated};
 use crate::write::write_tx::{TransactionOpening, TxState, WriteTx, timeout_ms};
 
 /// A write that was tried and rolled back.
@@ -53,6 +54,19 @@ struct Questions<'a> {
     rows: RowComparison<'a>,
 }
 
+/// The reason why there is no trial.
+enum TrialError {
+    Failed(Failure),
+    /// A migration is the reason, and what it made outdated has been renewed.
+    Renewed(Failure),
+}
+
+impl From<Failure> for TrialError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 /// A write that can be run and rolled back.
 #[derive(Clone, Copy)]
 pub(crate) struct Trials<'a> {
@@ -63,7 +77,7 @@ pub(crate) struct Trials<'a> {
 }
 
 const PROMISE_SQL: &str = "select countersign.promise_of_preview($1, $2, $3)";
-const AGREE_SQL: &str = "select countersign.agree_on_rows($1, $2)";
+const AGREE_SQL: &str = "select countersign.agree_on_rows($1, $2, $3)";
 const DIFFERENCE_SQL: &str = "select countersign.difference_of_rows($1, $2)";
 const EXPORT_SQL: &str = "select pg_catalog.pg_export_snapshot()";
 /// What PostgreSQL says of a snapshot whose session has ended: 22023 up to version 16, 42704 since, and 55000 where it ends
@@ -75,20 +89,39 @@ impl Trials<'_> {
     /// The result of the write, and the rows of tracked tables that it would change, with long values cut.
     pub(crate) async fn work(self) -> Result<(WriteOutput, Option<Effects>), Failure> {
         let questions = Questions { definitions: false, rows: RowComparison::None };
-        self.attempt(None, questions).await.map(|trial| (trial.work, trial.effects.map(effects::shortened)))
+        let trial = self.repeated(|| self.attempt(None, questions)).await?;
+        Ok((trial.work, trial.effects.map(effects::shortened)))
     }
 
     /// One trial, including the definitions that the write depends on, and the difference from the rows that were agreed
     /// on.
     pub(crate) async fn once(self, agreed_rows: Option<&str>) -> Result<Trial, Failure> {
         let rows = agreed_rows.map_or(RowComparison::None, RowComparison::Agreed);
-        self.attempt(None, Questions { definitions: true, rows }).await
+        self.repeated(|| self.attempt(None, Questions { definitions: true, rows })).await
     }
 
     /// Two trials in two transactions with the same snapshot. They can only differ in values that are generated in
     /// each transaction: times, numbers of sequences, random values. A third transaction on a session of its own
-    /// holds the snapshot.
+    /// holds the snapshot. After a migration both are made again, with another snapshot: the old one has the old triggers.
     pub(crate) async fn twice(self) -> Result<[Trial; 2], Failure> {
+        self.repeated(|| self.pair()).await
+    }
+
+    async fn repeated<T, F>(self, run: impl Fn() -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, TrialError>>,
+    {
+        let mut renewals = Renewals::default();
+        loop {
+            match run().await {
+                Ok(found) => return Ok(found),
+                Err(TrialError::Renewed(_)) if renewals.begin(self.writer) => {}
+                Err(TrialError::Renewed(failure) | TrialError::Failed(failure)) => return Err(failure),
+            }
+        }
+    }
+
+    async fn pair(self) -> Result<[Trial; 2], TrialError> {
         let mut holder = self.writer.acquire(self.deadline).await.map_err(|error| failure(&error))?;
         let trials = async {
             let snapshot = self.export_snapshot(&mut holder).await?;
@@ -119,32 +152,29 @@ impl Trials<'_> {
         snapshot.ok_or_else(|| Failure::new(ErrorCode::InternalError, "PostgreSQL has exported no snapshot"))
     }
 
-    async fn attempt(self, snapshot: Option<&str>, questions: Questions<'_>) -> Result<Trial, Failure> {
-        let mut is_repeated = false;
-        loop {
-            let mut lease = self.writer.acquire(self.deadline).await.map_err(|error| failure(&error))?;
-            let trial = self.roll_back(&mut lease, snapshot, questions);
-            match tokio::time::timeout_at(self.deadline + CANCEL_GRACE, trial).await {
-                Ok(Ok(trial)) => return Ok(trial),
-                // After a migration: the functions of the session were planned before it.
-                Ok(Err(ExecutorError::Rejected(_))) if lease.is_outdated() && !is_repeated => {
-                    self.writer.retire_all();
-                    is_repeated = true;
-                }
-                Ok(Err(ExecutorError::Rejected(failure))) => return Err(failure),
-                Ok(Err(ExecutorError::ConnectionLost(error))) => {
-                    lease.discard();
-                    if matches!(error, pg::Error::Lost(_)) {
-                        self.writer.retire_all();
-                    }
-                    return Err(failure(&error));
-                }
-                Err(_) => {
-                    lease.discard();
-                    return Err(failure(&pg::Error::Deadline));
+    async fn attempt(self, snapshot: Option<&str>, questions: Questions<'_>) -> Result<Trial, TrialError> {
+        let mut lease = self.writer.acquire(self.deadline).await.map_err(|error| failure(&error))?;
+        let trial = self.roll_back(&mut lease, snapshot, questions);
+        let lost = match tokio::time::timeout_at(self.deadline + CANCEL_GRACE, trial).await {
+            Ok(Ok(trial)) => return Ok(trial),
+            Ok(Err(ExecutorError::Rejected(failure)))
+                if lease.is_outdated() || may_be_outdated(failure.sqlstate.as_deref()) =>
+            {
+                match renewals::is_renewed(&mut lease).await {
+                    Ok(true) => return Err(TrialError::Renewed(failure)),
+                    Ok(false) => return Err(failure.into()),
+                    Err(error) => error,
                 }
             }
+            Ok(Err(ExecutorError::Rejected(failure))) => return Err(failure.into()),
+            Ok(Err(ExecutorError::ConnectionLost(error))) => error,
+            Err(_) => pg::Error::Deadline,
+        };
+        lease.discard();
+        if matches!(lost, pg::Error::Lost(_)) {
+            self.writer.retire_all();
         }
+        Err(failure(&lost).into())
     }
 
     async fn roll_back(
@@ -200,12 +230,12 @@ impl Trials<'_> {
         let claimed_rollback = json!(work.rollback.clone().of_write(&attempt.to_string()));
         let promise =
             [Some(attempt.to_string()), Some(work.rows_affected.to_string()), Some(claimed_rollback.to_string())];
-        let (rows_sql, of_rows) = match questions.rows {
-            RowComparison::None => (None, None),
-            RowComparison::Agree(first) => (Some(AGREE_SQL), first),
-            RowComparison::Agreed(agreed) => (Some(DIFFERENCE_SQL), Some(agreed)),
+        let [id, affected] = [attempt.to_string(), work.rows_affected.to_string()].map(Some);
+        let (rows_sql, rows_params) = match questions.rows {
+            RowComparison::None => (None, Vec::new()),
+            RowComparison::Agree(first) => (Some(AGREE_SQL), vec![id, affected, first.map(str::to_owned)]),
+            RowComparison::Agreed(agreed) => (Some(DIFFERENCE_SQL), vec![id, Some(agreed.to_owned())]),
         };
-        let rows_params = [Some(attempt.to_string()), of_rows.map(str::to_owned)];
         let rows_step = rows_sql.map(|sql| PipelineStatement::new(sql, &rows_params));
         let statements = ContextStatements::of(&self.request.principal.context);
         let mut steps = vec![PipelineStatement::without_params("set constraints all immediate")];

@@ -114,6 +114,7 @@ const ADMISSION_SQL: &str = "insert into countersign.admission (slot, correlatio
     client_version, trace_id, reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id, \
     caller_context) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
 const CLAIM_SQL: &str = "select countersign.claim_attempt($1, $2, $3, $4)";
+const CHANGES_NOTHING_SQL: &str = "select countersign.changes_nothing($1, $2)";
 /// Makes the attempt of a preview in the preview's transaction, with which it is rolled back.
 const PREVIEW_SQL: &str = "select countersign.claim_preview($3, $2, null, 'preview', $1)";
 
@@ -185,17 +186,26 @@ impl<'a> WriteTx<'a> {
 
     /// The effects of the work so far, as [`effects::of_write`] returns them. Runs deferred triggers first.
     pub(crate) async fn effects(&mut self) -> Result<Option<Effects>, ExecutorError> {
-        self.open().await?;
         let params = effects::params(self.id);
+        Ok(effects::parse_effects(self.after_triggers(effects::step(&params)).await?.rows))
+    }
+
+    /// Whether the work so far, which counts this many rows, changes nothing. Runs deferred triggers first.
+    pub(crate) async fn changes_nothing(&mut self, rows_affected: u64) -> Result<bool, ExecutorError> {
+        let params = [Some(self.id.to_string()), Some(rows_affected.to_string())];
+        let answer = self.after_triggers(PipelineStatement::new(CHANGES_NOTHING_SQL, &params)).await?;
+        Ok(answer.into_value().as_deref() == Some("t"))
+    }
+
+    /// Runs deferred triggers, and then this question to the ledger.
+    async fn after_triggers(&mut self, question: PipelineStatement<'_>) -> Result<StatementResult, ExecutorError> {
+        self.open().await?;
         let login = self.caller.as_mut().map(|caller| caller.enter(Rights::Login));
         let mut steps = vec![PipelineStatement::without_params("set constraints all immediate")];
         steps.extend(caller_part::steps(login.as_ref()));
-        steps.push(effects::step(&params));
+        steps.push(question);
         match self.lease.session().run(&steps).await {
-            Ok(outcomes) => {
-                let rows = outcomes.into_iter().next_back().map(|outcome| outcome.rows).unwrap_or_default();
-                Ok(effects::parse_effects(rows))
-            }
+            Ok(outcomes) => Ok(outcomes.into_iter().next_back().unwrap_or_default()),
             Err(PipelineError { error: pg::Error::Server(error), .. }) => {
                 self.hint_query = HintQuery::of(&error);
                 Err(statement_failure(&error).into())

@@ -31,8 +31,8 @@ impl WritePrecondition for ConfirmedProposal {
         self.correlation_id
     }
 
-    fn proposal_id(&self) -> ProposalId {
-        self.proposal_id
+    fn proposal_id(&self) -> Option<ProposalId> {
+        Some(self.proposal_id)
     }
 
     fn execute<'a>(

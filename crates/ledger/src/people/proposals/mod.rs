@@ -23,6 +23,7 @@ mod recover;
 mod state;
 mod unusual;
 mod watch;
+mod without_effect;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +48,7 @@ pub use proposal::{
 pub use state::{ProposalStatus, not_found};
 pub use unusual::UnusualValue;
 pub use watch::ProposalWatch;
+pub use without_effect::Previewed;
 
 use crate::evidence::conflicts;
 use crate::evidence::records::Records;

@@ -45,6 +45,9 @@ pub struct Preview {
     /// (`migrations/baseline/64_agreed_rows.sql`). `None` in proposals of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed_rows: Option<Value>,
+    /// Whether both runs left all rows as they were, so that there is nothing to agree to. Not stored.
+    #[serde(skip)]
+    pub changes_nothing: bool,
     /// The SHA-256 of each text of `effects` that is cut, in their order: texts with the same beginning may differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cut_texts: Vec<String>,
@@ -96,6 +99,7 @@ impl Preview {
             after: work.after,
             effects: None,
             agreed_rows: None,
+            changes_nothing: false,
             cut_texts: Vec::new(),
             row_key: Vec::new(),
             generated: Vec::new(),
@@ -151,10 +155,10 @@ impl Preview {
     /// The two runs differ in more than generated values. They see the same data, so the write itself is the reason.
     pub(crate) fn from_two_runs(trial: Trial, second: &Trial) -> Result<Self, Failure> {
         let agreement = second.rows.as_deref().map(serde_json::from_str::<Agreement>).transpose();
-        let agreed_rows = match agreement.map_err(|_| internal_error())? {
+        let (agreed_rows, changes_nothing) = match agreement.map_err(|_| internal_error())? {
             Some(Agreement { unstable: Some(place), .. }) => return Err(unstable(Some(&place))),
-            Some(Agreement { rows, .. }) => rows,
-            None => None,
+            Some(Agreement { rows, changes_nothing, .. }) => (rows, changes_nothing),
+            None => (None, false),
         };
         let both = trial.effects.clone().map(Effects::stored).zip(second.effects.clone().map(Effects::stored));
         let effects = both.map(|(first, second)| without_generated(first, &second));
@@ -167,7 +171,7 @@ impl Preview {
             let keys = differing(part(first, name), part(second, name)).ok_or_else(|| unstable(None))?;
             generated.extend(keys.into_iter().map(|key| format!("{name}.{key}")));
         }
-        let mut preview = Self { generated, agreed_rows, ..Self::of(trial) }.with_effects(effects);
+        let mut preview = Self { generated, agreed_rows, changes_nothing, ..Self::of(trial) }.with_effects(effects);
         for name in PARTS {
             let keys = preview.generated_in(name);
             let blanked = |value: &mut Value| rows_mut(value).into_iter().for_each(|row| blank(row, &keys));
@@ -257,6 +261,8 @@ fn text_hash(value: &Value) -> String {
 #[derive(Debug, Deserialize)]
 struct Agreement {
     rows: Option<Value>,
+    #[serde(default)]
+    changes_nothing: bool,
     unstable: Option<Unstable>,
 }
 

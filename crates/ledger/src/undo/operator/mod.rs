@@ -27,6 +27,7 @@ use crate::evidence::values::summary;
 use crate::fingerprint::sha256_hex;
 use crate::undo::plans::{PlanError, Plans, SelectionError, is_of_the_rows};
 use crate::undo::{SetAgain, UndoReport};
+use crate::write::renewals::{self, Renewals};
 
 /// The time limit of one undo, which may restore thousands of rows.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -45,7 +46,6 @@ const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[])";
 const TRY_PART_SQL: &str = "select countersign.try_part($1::pg_catalog.uuid[])";
 const TRIAL_SQL: &str = "select countersign.trial_conflicts($1::pg_catalog.uuid[])";
 const FINISH_SQL: &str = "select countersign.finish($1, $2, $3, $4, null, null, $5)";
-const RENEW_SQL: &str = "select countersign.renew_shapes()";
 const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, null, $4, $5)";
 const RESOLVE_SQL: &str = "select final_status, final_code, final_message from countersign.resolve($1, $2, $3)";
 
@@ -148,9 +148,16 @@ impl Operator {
 
     /// Tries to undo sets of writes, one set after another, in a transaction that is rolled back.
     async fn try_parts(&self, parts: &[&[CorrelationId]], who: &str) -> Result<UndoOutcome, UndoError> {
-        let mut lease = self.acquire().await?;
-        let tried = try_parts(lease.session(), parts, who).await;
-        lease.session().run(&[PipelineStatement::without_params("rollback")]).await.map_err(error)?;
+        let mut renewals = Renewals::default();
+        let tried = loop {
+            let mut lease = self.acquire().await?;
+            let tried = try_parts(lease.session(), parts, who).await;
+            // Also rolls back.
+            let is_renewed = renewals::is_renewed(&mut lease).await?;
+            if tried.is_ok() || !is_renewed || !renewals.begin(&self.writer) {
+                break tried;
+            }
+        };
         let UndoReport { rows, conflicts, .. } = match tried {
             Ok(answer) => answer,
             Err(pg::Error::Server(error)) if is_of_the_rows(&error.sqlstate) => {
@@ -173,8 +180,11 @@ impl Operator {
         plan_digest: Option<&str>,
     ) -> Result<UndoOutcome, UndoError> {
         // After a migration, the functions that record and restore the rows of its tables may be outdated.
-        self.writer.run_one(RENEW_SQL, &[], Instant::now() + RESOLVE_TIMEOUT).await?;
         let mut lease = self.acquire().await?;
+        if renewals::is_renewed(&mut lease).await? {
+            self.writer.retire_all();
+            lease = self.acquire().await?;
+        }
         let admitted = admit(&mut lease, writes, who, tool, arguments, plan_digest).await?;
         let id = Some(admitted.correlation_id.to_string());
         let claim = [id.clone(), admitted.slot.clone(), Some(timeout_ms())];

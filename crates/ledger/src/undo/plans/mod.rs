@@ -23,6 +23,7 @@ use crate::evidence::records::Records;
 use crate::evidence::time_range::TimeRangeError;
 use crate::evidence::values::array;
 use crate::fingerprint::sha256_hex;
+use crate::write::renewals::{self, Renewals, may_be_outdated};
 
 #[derive(Debug, Clone)]
 pub struct PlanRequest {
@@ -181,9 +182,20 @@ impl Plans {
         deadline: Instant,
     ) -> Result<String, pg::Error> {
         let caller = self.caller.as_ref().and_then(|context| ContextStatements::of(context));
-        let statement = PipelineStatement::new(sql, params);
-        let answer = self.writer.acquire(deadline).await?.run_one_for(caller.as_ref(), statement, deadline).await?;
-        Ok(answer.rows.into_iter().flatten().flatten().next().unwrap_or_default())
+        let mut renewals = Renewals::default();
+        loop {
+            let mut lease = self.writer.acquire(deadline).await?;
+            let statement = PipelineStatement::new(sql, params);
+            match lease.run_one_for(caller.as_ref(), statement, deadline).await {
+                Ok(answer) => return Ok(answer.rows.into_iter().flatten().flatten().next().unwrap_or_default()),
+                Err(pg::Error::Server(error)) if may_be_outdated(Some(&error.sqlstate)) => {
+                    if !renewals::is_renewed(&mut lease).await? || !renewals.begin(&self.writer) {
+                        return Err(pg::Error::Server(error));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 
