@@ -6,6 +6,7 @@ mod altered;
 mod bounded;
 mod crashes;
 mod definitions;
+mod faces;
 mod logged;
 mod people;
 mod races;

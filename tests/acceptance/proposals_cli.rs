@@ -108,7 +108,6 @@ async fn a_reviewer_sees_the_whole_proposal_and_its_approval_is_executed_once() 
         "proposed by      claude\n".to_owned(),
         format!("until            {}\n", text(&proposal, "expires_at")),
         format!("\"package_id\": {package}\n"),
-        "rows touched     1, when it was tried and rolled back\n".to_owned(),
         "rows             It would delete 1 row of studio.package.\n".to_owned(),
         "  title             Spare\n".to_owned(),
         "undo             It can be undone, as long as its rows are as it left them.".to_owned(),

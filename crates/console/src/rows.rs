@@ -45,7 +45,6 @@ pub(crate) struct Table {
     /// The number of rows that the ledger has not listed.
     pub(crate) unlisted: u64,
     pub(crate) unchanged: Vec<Unchanged>,
-    pub(crate) generated: String,
 }
 
 pub(crate) struct Row {
@@ -126,9 +125,6 @@ fn table(group: &RowGroup, shown: ShownRows) -> Table {
     if names.len() > MAX_COLUMNS || rows.len() == 1 {
         names.clear();
     }
-    let mut generated: Vec<&str> = rows.iter().flat_map(|row| &row.generated).map(String::as_str).collect();
-    generated.sort_unstable();
-    generated.dedup();
     Table {
         title: sentences::capitalized(&group.title()),
         sign: match group.change {
@@ -150,7 +146,6 @@ fn table(group: &RowGroup, shown: ShownRows) -> Table {
         after,
         unlisted: group.unlisted(),
         unchanged: unchanged(rows),
-        generated: visible(&generated.join(", ")),
     }
 }
 

@@ -1,11 +1,12 @@
 //! What people and agents see of a write: the differences of its rows, with the masks of the viewer. The tools of
 //! agents, the console and the command line format this content; this crate determines it. Entry points:
-//! [`RecordReader`], [`RowMasks`], [`Summary`], [`Risk`], [`undecidable`]. This crate prints nothing and does not depend on MCP or HTML.
+//! [`RecordReader`], [`RowMasks`], [`Sheet`], [`Summary`], [`undecidable`]. This crate prints nothing and does not depend on MCP or HTML.
 //!
 //! ```text
 //! reader     reads records for people, and returns rows only with masks applied
 //! masks      the masks of results, records, previews, conflicts and proposals
 //! row_diff   the rows before and after a write; `row_key` is the key of a row as people type it
+//! sheet      what a person has to know before they agree, for every face
 //! summary    the rows of a write by table and kind, and what they become; `word_diff` is for long texts
 //! since      what has changed since a proposal was made, and who changed it
 //! risk       the risks of a write, the worst first
@@ -23,6 +24,7 @@ mod risk;
 pub mod row_diff;
 mod row_key;
 pub mod sentences;
+mod sheet;
 mod since;
 pub mod summary;
 mod word_diff;
@@ -33,6 +35,7 @@ pub use masks::{RowMasks, hide_error, masked_error};
 pub use reader::{LoginMasks, RecordReader};
 pub use risk::{Risk, RiskLevel, marks};
 pub use row_key::RowKey;
+pub use sheet::Sheet;
 pub use since::Since;
 pub use summary::Summary;
 pub use word_diff::{TextPart, word_diff};

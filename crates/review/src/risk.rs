@@ -5,7 +5,7 @@ use ledger::proposals::{Preview, ProposalOutline, UnusualValue};
 use types::visible;
 
 use crate::sentences;
-use crate::summary::Summary;
+use crate::summary::{RowGroup, Summary};
 
 /// A risk of a write. The order is that in which people see them: the worst first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub enum Risk {
     Unfiltered(String),
     /// The write cannot be undone. The sentence says why.
     Irreversible(String),
+    /// This number of changed rows is not listed, so nobody can see them.
+    Unlisted(u64),
     /// A warning of the server, such as a word of two scripts.
     Warning(String),
     /// These rows change, too, besides those of the write's own statements.
@@ -40,18 +42,27 @@ impl Risk {
     pub fn of_preview(preview: &Preview, summary: &Summary) -> Vec<Self> {
         let undo = || sentences::undo_of_preview(&preview.rollback, preview.rows_affected.is_some());
         let irreversible = (!preview.rollback.reversible).then(undo).map(Self::Irreversible);
+        let unlisted: u64 = summary.groups.iter().map(RowGroup::unlisted).sum();
+        let unlisted = (unlisted > 0).then_some(Self::Unlisted(unlisted));
         let warnings = preview.warnings.iter().map(|warning| Self::Warning(visible(warning)));
         let unfiltered = preview.unfiltered.iter().cloned().map(Self::Unfiltered);
         let further = summary.further().map(Self::Further);
         let unusual = preview.unusual.iter().cloned().map(Self::Unusual);
         let rule = preview.rule.clone().map(Self::Rule);
-        unfiltered.chain(irreversible).chain(warnings).chain(further).chain(unusual).chain(rule).collect()
+        unfiltered
+            .chain(irreversible)
+            .chain(unlisted)
+            .chain(warnings)
+            .chain(further)
+            .chain(unusual)
+            .chain(rule)
+            .collect()
     }
 
     #[must_use]
     pub const fn level(&self) -> RiskLevel {
         match self {
-            Self::Unfiltered(_) | Self::Irreversible(_) | Self::Warning(_) => RiskLevel::High,
+            Self::Unfiltered(_) | Self::Irreversible(_) | Self::Unlisted(_) | Self::Warning(_) => RiskLevel::High,
             Self::Further(_) | Self::Unusual(_) => RiskLevel::Medium,
             Self::Rule(_) => RiskLevel::Low,
         }
@@ -63,6 +74,7 @@ impl Risk {
         match self {
             Self::Unfiltered(table) => sentences::unfiltered(table),
             Self::Irreversible(why) => why.clone(),
+            Self::Unlisted(rows) => sentences::unlisted(*rows),
             Self::Warning(warning) => sentences::capitalized(warning),
             Self::Further(rows) => sentences::further(rows),
             Self::Unusual(value) => sentences::unusual(value),

@@ -84,6 +84,13 @@ pub fn further(rows: &str) -> String {
     format!("It would also {rows}, through triggers, foreign keys or other parts of the statement.")
 }
 
+/// The changed rows that a preview counts and does not list.
+#[must_use]
+pub fn unlisted(count: u64) -> String {
+    let (rows, verb) = (rows(count), if count == 1 { "is" } else { "are" });
+    format!("{} that it would change {verb} not shown: only the first ones are listed.", capitalized(&rows))
+}
+
 /// The value that a column does not usually have, and how that is known.
 #[must_use]
 pub fn unusual(unusual: &UnusualValue) -> String {

@@ -7,7 +7,7 @@ use types::{ColumnEffect, Effects, RowEffect, visible};
 
 use crate::shown_proposal::ShownProposal;
 use review::row_diff::{RowChange, RowDiff, column_pairs, columns};
-use review::sentences;
+use review::{Sheet, sentences};
 
 /// Maximum length of a value that a description shows in full, in characters.
 const MAX_SHORT_VALUE_CHARS: usize = 200;
@@ -32,7 +32,7 @@ pub(crate) fn description(title: &str, params: &Map<String, Value>, preview: &Pr
         .collect();
     let with = if params.is_empty() { String::new() } else { format!(" with {}", params.join(", ")) };
     let rule = rule(preview).map_or_else(String::new, |rule| format!(" {rule}"));
-    format!("{}{with}. {}. {}{rule}", visible(title), touches(preview), undo(preview))
+    format!("{}{with}. {}{rule}", visible(title), Sheet::of_preview(preview).line())
 }
 
 /// The paragraph for this caller: the stored one, or a new one with the caller's masks.
@@ -58,18 +58,14 @@ pub(crate) fn question(proposal: &ShownProposal<'_>) -> String {
     if params().any(|(_, value)| value.chars().count() > longest) {
         lines.push("Not all of it is shown here: decline, unless you have read it whole elsewhere.".to_owned());
     }
+    let sheet = Sheet::of_preview(preview);
     let changes = changes(proposal.unmasked(), preview);
     let end = if changes.is_empty() { "." } else { ":" };
-    lines.extend([String::new(), format!("{}{end}", touches(preview))]);
+    lines.extend([String::new(), format!("{}{end}", sheet.count.trim_end_matches('.'))]);
     lines.extend(changes.into_iter().map(|change| format!("  {change}")));
-    if !preview.generated.is_empty() {
-        lines.push(format!("What the database makes when it is written: {}.", generated(preview)));
-    }
-    lines.extend([String::new(), undo(preview)]);
+    lines.extend([String::new(), sheet.undo.clone()]);
     lines.extend(rule(preview));
-    let unfiltered = preview.unfiltered.iter().map(|table| sentences::unfiltered(table));
-    let warnings = preview.warnings.iter().map(|warning| visible(warning));
-    lines.extend(unfiltered.chain(warnings).map(|warning| format!("Warning: {warning}")));
+    lines.extend(sheet.dangers().map(|danger| format!("Warning: {danger}")));
     lines.push(format!("Nothing is written unless you accept. This offer ends at {}.", proposal.expires_at));
     lines.join("\n")
 }
@@ -84,29 +80,9 @@ pub(crate) fn no_key(preview: &Preview) -> Option<String> {
     })
 }
 
-/// A sentence without its end.
-fn touches(preview: &Preview) -> String {
-    match preview.rows_affected {
-        Some(count) => format!("It would touch {}", sentences::rows(count)),
-        None => "It was not tried, so how many rows it would touch is not known".to_owned(),
-    }
-}
-
-fn undo(preview: &Preview) -> String {
-    sentences::undo_of_preview(&preview.rollback, preview.rows_affected.is_some())
-}
-
 /// The rule that requires the approval, if there is one.
 fn rule(preview: &Preview) -> Option<String> {
     preview.rule.as_ref().map(|rule| sentences::rule(rule, |condition| cut(condition, MAX_CELL_CHARS)))
-}
-
-fn generated(preview: &Preview) -> String {
-    let mut names: Vec<&str> =
-        preview.generated.iter().map(|name| name.split_once('.').map_or(name.as_str(), |(_, key)| key)).collect();
-    names.sort_unstable();
-    names.dedup();
-    visible(&names.join(", "))
 }
 
 /// The rows of a preview as the user may see them, by the rows without masks.
@@ -140,6 +116,9 @@ impl<'a> ShownRows<'a> {
 fn changes(unmasked: &Preview, preview: &Preview) -> Vec<String> {
     let none = Value::Array(Vec::new());
     if preview.before.is_none() && preview.after.is_none() {
+        if preview.effects.is_some() {
+            return effect_lines(preview.effects.as_ref());
+        }
         let heading = if preview.rows_affected.is_none() { "PostgreSQL expects" } else { "the answer" };
         let diff = RowDiff::new(&none, preview.result.get("rows").unwrap_or(&preview.result), &[]);
         return listed(heading, &diff.added().into_iter().filter(|row| row.is_object()).collect::<Vec<_>>());
@@ -375,7 +354,7 @@ mod tests {
         assert_eq!(shown.params.get("pin"), Some(&Value::Null));
         assert!(!asked.contains("47") && asked.contains("pin: null"), "{asked}");
         assert!(asked.contains("\n  pin: changed (masked)\n  unchanged: id 1\n"), "{asked}");
-        let description = "set_pin with id 1, pin null. It would touch 1 row. It cannot be undone.";
+        let description = "set_pin with id 1, pin null. It would update 1 row. It cannot be undone.";
         assert_eq!(shown_description(&shown), description);
         let whole = ShownProposal::new(&proposal, None);
         assert!(question(&whole).contains("pin: 4711"));

@@ -246,12 +246,12 @@ async fn no_proposal_or_question_shows_a_masked_value() {
     shop.call("preview_mutation", json!({"tool": "set_note", "params": arguments(1)})).await;
     let proposed = shop.call("approve_note", arguments(2)).await;
     let proposal = &proposed["data"]["proposal"];
-    assert!(proposal["description"].as_str().unwrap().contains("It would touch 1 row."), "{proposal}");
+    assert!(proposal["description"].as_str().unwrap().contains("It would update 1 row of shop.note."), "{proposal}");
     // Another profile of the account, with other masks, may have made a proposal.
     let found = shop.call("get_proposal", json!({"proposal_id": proposal["proposal_id"]})).await;
     assert_eq!(found["data"]["params"], json!({}), "{found}");
     assert!(
-        found["data"]["description"].as_str().unwrap().starts_with("approve_note. It would touch 1 row."),
+        found["data"]["description"].as_str().unwrap().starts_with("approve_note. It would update 1 row of shop.note."),
         "{found}"
     );
     // What is there now, and who changed it.
@@ -269,7 +269,10 @@ async fn no_proposal_or_question_shows_a_masked_value() {
     assert!(description.starts_with("confirm_note. "), "{listed}");
     // The undo of a write as a proposal is a preview with effects.
     let questions = shop.questions.lock().unwrap().join("\n");
-    assert!(questions.contains("It would touch 1 row:") && questions.contains("S***@x.org"), "{questions}");
+    assert!(
+        questions.contains("It would update 1 row of shop.note:") && questions.contains("S***@x.org"),
+        "{questions}"
+    );
     no_secret("the question", &questions);
     // The values differ, and their masks do not.
     for column in ["note", "code", "mail"] {

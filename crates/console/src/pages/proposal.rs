@@ -9,10 +9,10 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect};
 use ledger::console::ConsolePerson;
 use ledger::proposals::{
-    ConsoleDecider, ConsoleDecisionError, Decision, Preview, Proposal, ProposalStatus, Question, not_found,
+    ConsoleDecider, ConsoleDecisionError, Decision, Proposal, ProposalStatus, Question, not_found,
 };
 use review::ago::ago;
-use review::{Risk, Since, Summary, Undecidable, decided_by, sentences, undecidable};
+use review::{Sheet, Since, Undecidable, decided_by, undecidable};
 use serde::Deserialize;
 use tokio::time::Instant;
 use types::{ProposalId, Tier, visible};
@@ -200,10 +200,8 @@ fn page<'a>(
     sign_in_again: Option<SignInAgain<'a>>,
 ) -> Page<'a> {
     let preview = &proposal.preview;
-    let summary = Summary::new(preview);
+    let Sheet { count, summary, risks, undo } = Sheet::of_preview(preview);
     let is_pending = proposal.status == ProposalStatus::Pending;
-    let undo = || sentences::undo_of_preview(&preview.rollback, preview.rows_affected.is_some());
-    let risks = Risk::of_preview(preview, &summary);
     Page {
         frame: state.frame(person),
         id: proposal.proposal_id.to_string(),
@@ -226,11 +224,11 @@ fn page<'a>(
         params: proposal.params.iter().map(|(name, value)| (visible(name), Statement::new(value))).collect(),
         is_untried: preview.rows_affected.is_none(),
         risks: risks.iter().map(|risk| ShownRisk { word: risk.level().word(), text: risk.sentence() }).collect(),
-        headline: headline(preview, &summary),
+        headline: count,
         tables: tables(&summary, shown_rows),
         shown_rows,
         unchanged: summary.unchanged,
-        undo: preview.rollback.reversible.then(undo),
+        undo: preview.rollback.reversible.then_some(undo),
         why_not: why_not(person, proposal),
         since: since.map(|since| ShownSince { check: since.check.clone(), tables: tables(&since.rows, shown_rows) }),
         may_check: proposal.status.can_be_checked() && preview.rows_affected.is_some() && person.role.may_decide(),
@@ -253,14 +251,6 @@ fn why_not(person: &ConsolePerson, proposal: &Proposal) -> Option<&'static str> 
 fn question(asked: &Question) -> AskedQuestion<'_> {
     let by = decided_by(&asked.asked_by, Some(&asked.asked_login), Some(&asked.asked_via)).short();
     AskedQuestion { by, at: &asked.asked_at, question: visible_lines(&asked.question) }
-}
-
-fn headline(preview: &Preview, summary: &Summary) -> String {
-    match (preview.rows_affected, summary.headline()) {
-        (_, Some(headline)) => headline,
-        (Some(count), None) => format!("It would change {}. The tool shows no rows.", sentences::rows(count)),
-        (None, None) => "The write was not tried, so the number of rows that it would change is not known.".to_owned(),
-    }
 }
 
 fn facts(proposal: &Proposal) -> Vec<Fact> {

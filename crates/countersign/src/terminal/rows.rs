@@ -84,9 +84,6 @@ fn single(row: &ChangedRow, full: bool) -> Vec<String> {
     } else if !row.same.is_empty() {
         lines.push(format!("  and {} columns as before", row.same.len()));
     }
-    if !row.generated.is_empty() {
-        lines.push(format!("  generated when it runs: {}", visible(&row.generated.join(", "))));
-    }
     lines.extend(note(row).map(|note| format!("  {note}")));
     lines.extend(row.changed_by.as_ref().map(|by| format!("  changed by: {}", changed_by(by))));
     lines

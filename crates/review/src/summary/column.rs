@@ -18,6 +18,8 @@ const MAX_CHARS: usize = 40;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ColumnSummary {
     column: String,
+    /// Whether the database makes the new values when the write runs.
+    is_generated: bool,
     rows: usize,
     /// The number of rows of which it is known whether it changes.
     known: usize,
@@ -59,7 +61,13 @@ pub(super) fn of_rows(rows: &[ChangedRow]) -> Vec<ColumnSummary> {
         columns.get_mut(at).into_iter().for_each(|(_, pairs)| pairs.push(values));
     }
     let known = |name: &str| rows.iter().filter(|row| row.knows(name)).count();
-    columns.into_iter().map(|(name, pairs)| ColumnSummary::new(name, &pairs, known(name))).collect()
+    // A value is generated in each row or in none, as both trials differ in the column or do not.
+    let is_generated = |name: &str| rows.iter().any(|row| row.generated.iter().any(|generated| generated == name));
+    let summary = |(name, pairs): (&str, Vec<[&Value; 2]>)| ColumnSummary {
+        is_generated: is_generated(name),
+        ..ColumnSummary::new(name, &pairs, known(name))
+    };
+    columns.into_iter().map(summary).collect()
 }
 
 impl ChangedRow {
@@ -82,7 +90,7 @@ impl ColumnSummary {
         let values = values.collect();
         let side = |side: usize| range(pairs.iter().filter_map(|pair| pair.get(side).copied()));
         let range = side(0).zip(side(1)).map(|(before, after)| [before, after]);
-        Self { column: visible(name), rows: pairs.len(), known, values, others, range }
+        Self { column: visible(name), is_generated: false, rows: pairs.len(), known, values, others, range }
     }
 
     /// The column in words, in a group of this number of rows: `times_per_day: 80 rows become 5 (41 were 2, 39 were 1)`.
@@ -99,6 +107,10 @@ impl ColumnSummary {
         let Self { column, rows, .. } = self;
         let rows = sentences::rows(*rows as u64);
         match (self.values.as_slice(), &self.range) {
+            ([only], _) if self.is_generated => {
+                let verb = if self.rows == 1 { "gets" } else { "get" };
+                format!("{column}: {rows} {verb} a generated value ({})", only.old())
+            }
             ([only], _) if self.others == 0 => match (only.was.as_slice(), only.value.rows) {
                 ([was], 1) => format!("{column}: {} becomes {}", was.value, only.value.value),
                 _ => format!("{column}: {rows} become {} ({})", only.value.value, only.old()),

@@ -94,11 +94,25 @@ impl Summary {
         rows::summary(&Images { before, after, ..Images::default() }, effects, None)
     }
 
-    /// The rows of the write's own statements in a sentence: `It would delete 1 row of shop.orders.` `None` if no rows
-    /// are known.
+    /// The number of all rows in a sentence: `It would delete 1 row of shop.orders, and change 88 more rows of 2 tables.`
+    /// `None` if no rows are known.
     #[must_use]
-    pub fn headline(&self) -> Option<String> {
-        self.listed(RowOrigin::Statement).map(|own| format!("It would {own}."))
+    pub fn count_sentence(&self) -> Option<String> {
+        let further: Vec<&RowGroup> = self.groups.iter().filter(|group| group.origin == RowOrigin::Further).collect();
+        let more: u64 = further.iter().map(|group| group.count).sum();
+        let mut tables: Vec<&str> = further.iter().filter_map(|group| group.table.as_deref()).collect();
+        tables.sort_unstable();
+        tables.dedup();
+        let of = match tables.as_slice() {
+            [only] => visible(only),
+            tables => sentences::count(tables.len() as u64, "table"),
+        };
+        let rows = sentences::count(more, "more row");
+        match (self.listed(RowOrigin::Statement), more) {
+            (own, 0) => own.map(|own| format!("It would {own}.")),
+            (Some(own), _) => Some(format!("It would {own}, and change {rows} of {of}.")),
+            (None, _) => Some(format!("It would change {} of {of}, through triggers.", sentences::rows(more))),
+        }
     }
 
     /// The rows that change besides those of the write's own statements: `delete 3 rows of shop.item`.
@@ -107,10 +121,10 @@ impl Summary {
         self.listed(RowOrigin::Further)
     }
 
-    /// The summary in sentences: the rows of the write's own statements, other rows, and what columns become.
+    /// The summary in sentences: the number of rows, other rows than those of the statements, and what columns become.
     pub fn sentences(&self) -> impl Iterator<Item = String> {
         let further = self.further().map(|rows| sentences::further(&rows));
-        self.headline().into_iter().chain(further).chain(self.groups.iter().flat_map(RowGroup::columns))
+        self.count_sentence().into_iter().chain(further).chain(self.groups.iter().flat_map(RowGroup::columns))
     }
 
     fn listed(&self, origin: RowOrigin) -> Option<String> {
@@ -171,7 +185,7 @@ mod tests {
     }
 
     fn said(summary: &Summary) -> Vec<String> {
-        summary.headline().into_iter().chain(summary.groups.iter().flat_map(RowGroup::columns)).collect()
+        summary.count_sentence().into_iter().chain(summary.groups.iter().flat_map(RowGroup::columns)).collect()
     }
 
     #[test]
@@ -201,12 +215,13 @@ mod tests {
             said(&found),
             [
                 "It would update 80 rows of hospital.prescription.",
-                "times_per_day: 80 rows become 5 (41 were 2, 20 were 1, 19 were 3)"
+                "times_per_day: 80 rows become 5 (41 were 2, 20 were 1, 19 were 3)",
+                "updated_at: 80 rows get a generated value (80 were noon)"
             ]
         );
         let [group] = found.groups.as_slice() else { panic!("{:?}", found.groups) };
         let first = &group.rows[0];
-        assert_eq!((first.key.len(), first.columns.len(), first.same.len()), (1, 1, 1));
+        assert_eq!((first.key.len(), first.columns.len(), first.same.len()), (1, 2, 1));
         assert_eq!(first.generated, ["updated_at"]);
     }
 
@@ -217,8 +232,11 @@ mod tests {
             [delete("h.patient", 1, false), delete("h.prescription", 1, true), delete("h.prescription", 2, true)];
         let found =
             summary(json!({"before": [{"id": 1, "name": "Ada"}], "after": [], "effects": {"count": 3, "rows": rows}}));
-        let said = [Some("It would delete 1 row of h.patient."), Some("delete 2 rows of h.prescription")];
-        assert_eq!([found.headline().as_deref(), found.further().as_deref()], said);
+        let said = [
+            Some("It would delete 1 row of h.patient, and change 2 more rows of h.prescription."),
+            Some("delete 2 rows of h.prescription"),
+        ];
+        assert_eq!([found.count_sentence().as_deref(), found.further().as_deref()], said);
         assert_eq!(found.groups[0].rows[0].columns[0].name, "name", "the rows of the tool are those of the table");
         // PostgreSQL runs the triggers of an action of a foreign key as if the statement had changed the row.
         let mut by_action = rows.clone();
@@ -226,7 +244,7 @@ mod tests {
         let same = summary(
             json!({"before": [{"id": 1, "name": "Ada"}], "after": [], "effects": {"count": 3, "rows": by_action}}),
         );
-        assert_eq!([same.headline(), same.further()], [found.headline(), found.further()]);
+        assert_eq!([same.count_sentence(), same.further()], [found.count_sentence(), found.further()]);
         let counts = json!([{"table": "h.patient", "change": "delete", "count": 1},
             {"table": "h.prescription", "change": "delete", "by_trigger": true, "count": 5000}]);
         let found = summary(json!({"effects": {"count": 5001, "rows": rows, "by_table": counts}}));
@@ -281,9 +299,9 @@ mod tests {
             "effects": {"count": 1, "rows": [effect]}}));
         let origins: Vec<RowOrigin> = found.groups.iter().map(|group| group.origin).collect();
         assert_eq!(origins, [RowOrigin::Statement, RowOrigin::Tool]);
-        assert_eq!(found.headline().as_deref(), Some("It would update 1 row of s.package."));
+        assert_eq!(found.count_sentence().as_deref(), Some("It would update 1 row of s.package."));
         let untracked = summary(json!({"before": [{"id": 1}], "after": []}));
-        assert_eq!(untracked.headline().as_deref(), Some("It would delete 1 row."));
-        assert_eq!(summary(json!({})).headline(), None);
+        assert_eq!(untracked.count_sentence().as_deref(), Some("It would delete 1 row."));
+        assert_eq!(summary(json!({})).count_sentence(), None);
     }
 }

@@ -17,7 +17,7 @@ pub struct ChangedRow {
     pub columns: Vec<ChangedColumn>,
     /// The columns of an updated row that the tool reads and that stay as they are.
     pub same: Vec<(String, Value)>,
-    /// The columns whose values the database generates when the write runs.
+    /// Those of `columns` whose values the database generates when the write runs.
     pub generated: Vec<String>,
     /// Whether the ledger knows every column that changes. Of other rows, only the columns that the tool reads are known.
     pub is_recorded: bool,
@@ -262,7 +262,6 @@ impl<'a> ReadRow<'a> {
                 continue;
             } else if generated.contains(&name) {
                 row.generated.push(name.to_owned());
-                continue;
             }
             row.columns.push(ChangedColumn { name: name.to_owned(), before: before.cloned(), after: after.cloned() });
         }
@@ -281,7 +280,7 @@ impl<'a> ReadRow<'a> {
 
 impl ChangedRow {
     fn is_without_change(&self) -> bool {
-        self.columns.is_empty() && self.generated.is_empty() && !self.is_cut && !self.has_sensitive_changes
+        self.columns.is_empty() && !self.is_cut && !self.has_sensitive_changes
     }
 }
 
@@ -295,7 +294,7 @@ impl From<&RowEffect<Value>> for ChangedRow {
                 (ColumnEffect::Whole(value), ChangeKind::Delete) => (Some(value.clone()), None),
                 (ColumnEffect::Whole(value), _) => (None, Some(value.clone())),
             };
-            (!effect.generated.contains(name)).then(|| ChangedColumn { name: name.clone(), before, after })
+            Some(ChangedColumn { name: name.clone(), before, after })
         };
         Self {
             key: effect.key.iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ledger::Ledger;
 use ledger::proposals::{Approval, Preview, Proposal, ProposalStatus, Question};
-use review::{Decider, Risk, RiskLevel, Since, Summary, decided_by, sentences};
+use review::{Decider, Risk, RiskLevel, Sheet, Since, decided_by, sentences};
 use serde_json::Value;
 use tokio::time::Instant;
 use types::{Rollback, Tier, visible};
@@ -84,7 +84,7 @@ pub(super) fn print(proposal: &Proposal, since: Option<&Since>, full: bool) {
     };
     let several = format!("approve: {} different people who are not the proposer agree", proposal.rule.approvals);
     let tier = if proposal.rule.approvals > 1 { &several } else { tier };
-    let summary = Summary::new(&proposal.preview);
+    let sheet = Sheet::of_preview(&proposal.preview);
     let context = proposal.caller_context.clone().unwrap_or_default();
     let parts: [Vec<String>; 21] = [
         text("proposal", &proposal.proposal_id.to_string()),
@@ -92,9 +92,9 @@ pub(super) fn print(proposal: &Proposal, since: Option<&Since>, full: bool) {
         text("what", &proposal.description),
         optional("reason", &proposal.reason),
         proposal.questions.iter().flat_map(question).collect(),
-        risks(&proposal.preview, &summary, &style),
+        risks(&sheet, &style),
         since.map(|since| since_lines(since, shown, &style)).unwrap_or_default(),
-        preview(&proposal.preview, &summary, shown, &style),
+        preview(&proposal.preview, &sheet, shown, &style),
         shown.field("parameters", Some(&Value::Object(proposal.params.clone()))),
         text("tool", &format!("{} {}", proposal.tool_name, proposal.tool_version)),
         text("tier", tier),
@@ -127,27 +127,23 @@ fn since_lines(since: &Since, shown: Shown, style: &Style) -> Vec<String> {
 }
 
 /// The risks, the worst first.
-fn risks(preview: &Preview, summary: &Summary, style: &Style) -> Vec<String> {
+fn risks(sheet: &Sheet, style: &Style) -> Vec<String> {
     let line = |risk: &Risk| {
         let heading = risk.level().word();
         let sentence = risk.sentence();
         beside(heading, [if risk.level() == RiskLevel::High { style.bad(&sentence) } else { sentence }])
     };
-    Risk::of_preview(preview, summary).iter().flat_map(line).collect()
+    sheet.risks.iter().flat_map(line).collect()
 }
 
-fn preview(preview: &Preview, summary: &Summary, shown: Shown, style: &Style) -> Vec<String> {
-    let rows = preview.rows_affected.map_or_else(
-        || "not known: it was looked at, and not tried".to_owned(),
-        |count| format!("{count}, when it was tried and rolled back"),
-    );
-    let mut lines = beside("rows touched", [rows]);
-    lines.extend(beside("rows", summary.headline().into_iter().chain(rows::lines(summary, shown, style))));
+fn preview(preview: &Preview, sheet: &Sheet, shown: Shown, style: &Style) -> Vec<String> {
+    let Sheet { count, summary, .. } = sheet;
+    let mut lines = beside("rows", std::iter::once(count.clone()).chain(rows::lines(summary, shown, style)));
     if shown.full || summary.groups.is_empty() {
         lines.extend(shown.field("result", Some(&preview.result)));
     }
     if preview.rollback.reversible {
-        lines.extend(undo_lines(&preview.rollback, preview.rows_affected.is_some(), style));
+        lines.extend(beside("undo", [sheet.undo.clone()]));
     }
     let definitions = preview.definitions.iter().map(|definition| format!("{} {}", definition.kind, definition.name));
     let definitions: Vec<String> = definitions.map(|definition| visible(&definition)).collect();

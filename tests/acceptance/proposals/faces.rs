@@ -1,0 +1,86 @@
+//! What a person has to know before they agree is on every face: in the question of a client, in the terminal, on the page of the
+//! console, and in what an agent reads.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use testkit::{Database, Server, UserAnswer, database, run_countersign};
+
+use super::id;
+use crate::console::{Console, path};
+
+const SCHEMA: &str = "
+create schema s;
+create table s.acct (id int primary key, name text);
+create table s.inv (id int primary key, acct int references s.acct on delete cascade, total numeric);
+create table s.line (id int primary key, inv int references s.inv on delete cascade, what text);
+create table s.cust (id int primary key, email text, at timestamptz default now());
+create function s.touch() returns trigger language plpgsql as $$ begin new.at := clock_timestamp(); return new; end $$;
+create trigger touch before update on s.cust for each row execute function s.touch();
+insert into s.acct select n, 'a' || n from generate_series(1, 9) n;
+insert into s.inv select n, 1 + n % 9, n from generate_series(1, 90) n;
+insert into s.line select n, 1 + n % 90, 'x' from generate_series(1, 700) n;
+insert into s.cust select n, 'c' || n || '@example.org' from generate_series(1, 300) n;
+grant usage on schema s to countersign_writer, countersign_reader;
+grant select on all tables in schema s to countersign_reader;
+grant select, insert, update, delete on all tables in schema s to countersign_writer;
+select countersign.track(t) from unnest(array['s.acct', 's.inv', 's.line', 's.cust']::regclass[]) t";
+
+/// Each write, and the facts of it that no face may lack.
+const WRITES: [(&str, &[&str]); 4] = [
+    ("delete from s.acct where id = 8", &["delete 1 row of s.acct", "change 88 more rows of 2 tables"]),
+    (
+        "update s.cust set email = md5(random()::text) where id between 1 and 5",
+        &["update 5 rows of s.cust", "c3@example.org"],
+    ),
+    ("update s.inv set total = total * 100", &["update 90 rows of s.inv", "it changes every row of the table"]),
+    (
+        "update s.cust set email = lower(email) || '.' where id <= 250",
+        &["update 250 rows of s.cust", "150 rows that it would change are not shown"],
+    ),
+];
+
+/// The faces of a proposal by name.
+async fn faces(db: &Database, console: &Console, proposal: &Value, question: &str) -> [(&'static str, String); 5] {
+    let run =
+        async |arguments: &[&str]| run_countersign(&db.url(), arguments).await.out.replace("\n                 ", " ");
+    let mut anna = console.browser(db, "anna", &[]).await;
+    let page = anna.get(&path(proposal)).await.body.replace("<wbr>", "");
+    [
+        ("agent", proposal.to_string()),
+        ("description", proposal["description"].as_str().unwrap().to_owned()),
+        ("question", question.to_owned()),
+        ("terminal", run(&["proposals", "show", id(proposal)]).await),
+        ("page", page),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cascade_lost_values_and_every_danger_are_on_every_face() {
+    let db = database().await;
+    db.run(SCHEMA).await;
+    let console = Console::on(&db).await;
+    let asked = Arc::new(Mutex::new(String::new()));
+    let heard = Arc::clone(&asked);
+    let mut command = Server::bare_command(&db);
+    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-max-rows", "1000"]);
+    let server = Server::with_user(command, move |question| {
+        question.clone_into(&mut heard.lock().unwrap());
+        Some(UserAnswer::Cancel)
+    })
+    .await;
+    for (sql, facts) in WRITES {
+        let proposal = server.propose("execute_sql", json!({"sql": sql})).await;
+        let question = asked.lock().unwrap().clone();
+        for (face, text) in faces(&db, &console, &proposal, &question).await {
+            for fact in facts {
+                // A line has no rows.
+                let is_row = fact.contains('@');
+                let is_there = text.to_lowercase().contains(&fact.to_lowercase());
+                assert!(is_there || is_row && face == "description", "{face} of {sql} lacks {fact:?}:\n{text}");
+            }
+        }
+        server.succeed("reject_proposal", json!({"proposal_id": proposal["proposal_id"]})).await;
+    }
+    server.close().await;
+}
