@@ -33,7 +33,7 @@ impl Sheet {
                 format!("{count} Its statements touch {}.", sentences::rows(rows))
             }
             (Some(count), Some(_)) => count,
-            (None, Some(rows)) => format!("It would touch {}, and none of them is listed.", sentences::rows(rows)),
+            (None, Some(rows)) => format!("It would touch {}.", sentences::rows(rows)),
         };
         let undo = sentences::undo_of_preview(&preview.rollback, preview.rows_affected.is_some());
         Self { count, risks: Risk::of_preview(preview, &summary), undo, summary }

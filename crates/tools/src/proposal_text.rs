@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(shown.params.get("pin"), Some(&Value::Null));
         assert!(!asked.contains("47") && asked.contains("pin: null"), "{asked}");
         assert!(asked.contains("\n  pin: changed (masked)\n  unchanged: id 1\n"), "{asked}");
-        let description = "set_pin with id 1, pin null. It would update 1 row. It cannot be undone.";
+        let description = "set_pin with id 1, pin null. It would touch 1 row. It cannot be undone.";
         assert_eq!(shown_description(&shown), description);
         let whole = ShownProposal::new(&proposal, None);
         assert!(question(&whole).contains("pin: 4711"));
