@@ -365,16 +365,26 @@ async fn no_error_that_a_trigger_raises_shows_a_masked_value() {
     let shop = Shop::open().await;
     shop.db
         .run(
-            "create function shop.refuse() returns trigger language plpgsql as $$ begin
+            "create table shop.refusing (); grant select on shop.refusing to public;
+             create function shop.refuse() returns trigger language plpgsql as $$ begin
+                 if not exists (select from shop.refusing) then return new; end if;
                  raise exception 'mail % pin %', old.mail, old.pin using hint = old.note; end $$;
              create trigger refuse before update on shop.note for each row execute function shop.refuse()",
         )
         .await;
+    let proposed = shop.call("approve_note", secrets(1, 6)).await["data"]["proposal"].clone();
+    shop.db.run("insert into shop.refusing default values").await;
     let refused = shop.call("set_note", secrets(1, 1)).await;
     assert_eq!((&refused["error"]["code"], &refused["error"]["sqlstate"]), (&json!("sql_error"), &json!("P0001")));
     assert!(refused["error"]["message"].as_str().unwrap().contains("its message is not shown"), "{refused}");
     shop.call("preview_mutation", json!({"tool": "set_note", "params": secrets(1, 2)})).await;
     shop.call("confirm_note", secrets(1, 3)).await;
+    // The proposal fails, and keeps the error.
+    crate::proposals::approve(&shop.db, &proposed).await;
+    shop.db.until_value("select status from countersign.proposal order by id limit 1", "failed").await;
+    let failed = shop.call("get_proposal", json!({"proposal_id": proposed["proposal_id"]})).await;
+    assert!(failed["data"]["error_message"].as_str().unwrap().contains("its message is not shown"), "{failed}");
+    shop.call("list_proposals", json!({})).await;
     let record = shop.detail(&refused).await;
     assert_eq!((&record["data"]["status"], &record["data"]["error_sqlstate"]), (&json!("failure"), &json!("P0001")));
     let recent = shop.call("get_recent_mutations", json!({})).await;
