@@ -1,6 +1,6 @@
 //! The tests pass on a machine with only a Rust toolchain: missing programs are reported.
 
-use testkit::run_without_externals;
+use testkit::{repository, run_without_externals};
 
 /// Every test of this binary that needs one of `External::ALL`, and none that does not.
 const FILTERS: [&str; 19] = [
@@ -45,6 +45,14 @@ async fn a_test_whose_program_is_missing_passes_and_says_how_to_get_it() {
 
 #[tokio::test]
 async fn ci_skips_nothing() {
+    let script = std::fs::read_to_string(repository().join(".ci/run")).unwrap();
+    for step in [
+        "\nexport COUNTERSIGN_TEST_REQUIRE_ALL=1\n",
+        "\nstep timed --test acceptance -- --ignored --skip pgbouncer::cost\n",
+        "\nstep timed --test chaos --test mcp_clients --\n",
+    ] {
+        assert!(script.contains(step), "{step}");
+    }
     let run = run_without_externals(&["http::fleet::"], true).await;
     assert!(!run.success, "{run:?}");
     assert!(run.stdout.contains("COUNTERSIGN_TEST_REQUIRE_ALL is set, and HAProxy is not installed"), "{run:?}");

@@ -220,7 +220,7 @@ pub struct RunWithoutExternals {
 /// Runs tests of this binary, including those with only a long form, as on a machine without any external program.
 pub async fn run_without_externals(filters: &[&str], require_all: bool) -> RunWithoutExternals {
     let mut command = tokio::process::Command::new(env::current_exe().expect("a path"));
-    command.args(filters).env_remove(REQUIRE_ALL).env(long_form::VARIABLE, "1");
+    command.args(filters).arg("--include-ignored").env_remove(REQUIRE_ALL).env(long_form::VARIABLE, "1");
     for external in External::ALL {
         command.env(external.variable(), "/nowhere");
     }

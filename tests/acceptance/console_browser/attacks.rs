@@ -53,6 +53,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn a_form_of_somebody_else_approves_nothing() {
     if has_no_browser() {
         return;
@@ -84,6 +85,7 @@ async fn a_form_of_somebody_else_approves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn a_page_of_somebody_else_neither_frames_nor_reads_nor_holds_the_console() {
     if has_no_browser() {
         return;
@@ -129,6 +131,7 @@ async fn a_page_of_somebody_else_neither_frames_nor_reads_nor_holds_the_console(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn one_proposal_in_two_tabs_is_approved_once() {
     if has_no_browser() {
         return;
@@ -151,6 +154,7 @@ async fn one_proposal_in_two_tabs_is_approved_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn what_has_changed_between_the_look_and_the_click_is_not_approved() {
     if has_no_browser() {
         return;
@@ -177,6 +181,7 @@ async fn what_has_changed_between_the_look_and_the_click_is_not_approved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn a_session_that_has_ended_decides_nothing_and_leaves_nothing_to_see() {
     if has_no_browser() {
         return;
@@ -198,6 +203,7 @@ async fn a_session_that_has_ended_decides_nothing_and_leaves_nothing_to_see() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn a_link_logs_one_browser_in_and_an_old_one_none() {
     if has_no_browser() {
         return;

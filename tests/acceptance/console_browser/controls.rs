@@ -23,6 +23,7 @@ async fn found(tab: &Tab, url: &str, from: &str, to: &str, scheme: &str) -> Vec<
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn a_page_that_breaks_a_rule_is_found() {
     if has_no_browser() {
         return;

@@ -8,6 +8,7 @@ use super::{APPROVE, TRY_UNDO, has_no_browser};
 use crate::demo::ConsoleDemo;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn a_newcomer_sees_a_change_approves_it_and_takes_it_back() {
     if has_no_browser() {
         return;

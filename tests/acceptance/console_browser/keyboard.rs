@@ -23,6 +23,7 @@ async fn tab_to(tab: &Tab, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn a_proposal_is_found_approved_or_rejected_with_the_keyboard_only() {
     if has_no_browser() {
         return;
@@ -56,6 +57,7 @@ async fn a_proposal_is_found_approved_or_rejected_with_the_keyboard_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn the_tab_key_reaches_everything_in_its_order_and_shows_where_it_is() {
     if has_no_browser() {
         return;
@@ -73,6 +75,7 @@ async fn the_tab_key_reaches_everything_in_its_order_and_shows_where_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn a_browser_without_javascript_does_all_of_it() {
     if has_no_browser() {
         return;
@@ -100,6 +103,7 @@ async fn a_browser_without_javascript_does_all_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn times_are_those_of_the_browser_with_utc_beside_them() {
     if has_no_browser() {
         return;

@@ -54,6 +54,7 @@ async fn keep_pictures(tab: &Tab, page: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn every_page_keeps_the_rules_of_wcag_however_it_is_looked_at() {
     if has_no_browser() {
         return;
@@ -70,6 +71,7 @@ async fn every_page_keeps_the_rules_of_wcag_however_it_is_looked_at() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn so_do_the_pages_that_answer_forms_and_those_before_a_login() {
     if has_no_browser() {
         return;
@@ -116,6 +118,7 @@ async fn so_do_the_pages_that_answer_forms_and_those_before_a_login() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn so_does_a_proposal_for_somebody_who_may_not_decide() {
     if has_no_browser() {
         return;
@@ -138,6 +141,7 @@ async fn so_does_a_proposal_for_somebody_who_may_not_decide() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn so_do_the_pages_of_several_databases() {
     if has_no_browser() {
         return;

@@ -73,6 +73,7 @@ impl Client {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn the_view_shows_the_change_and_its_button_confirms_exactly_that() {
     if has_no_browser() {
         return;
@@ -110,6 +111,7 @@ async fn the_view_shows_the_change_and_its_button_confirms_exactly_that() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn for_another_person_to_approve_there_is_only_the_way_to_the_console() {
     if has_no_browser() {
         return;
@@ -138,6 +140,7 @@ async fn for_another_person_to_approve_there_is_only_the_way_to_the_console() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn values_of_rows_are_text_in_the_view() {
     if has_no_browser() {
         return;

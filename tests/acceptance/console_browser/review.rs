@@ -29,6 +29,7 @@ const BROKEN_NAMES: &str = "[...document.querySelectorAll('.diff th')].flatMap((
     .map((part) => part.textContent)";
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn what_changes_and_the_decision_are_on_the_first_screen() {
     if has_no_browser() {
         return;
@@ -117,6 +118,7 @@ async fn what_changes_and_the_decision_are_on_the_first_screen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn records_and_plans_of_undo_are_as_short() {
     if has_no_browser() {
         return;

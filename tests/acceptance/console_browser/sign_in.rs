@@ -9,6 +9,7 @@ use crate::console::{path, proposed};
 use crate::console_oidc::World;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn a_person_signs_in_at_the_provider_approves_and_logs_out() {
     if has_no_browser() {
         return;

@@ -67,6 +67,7 @@ fn is_connected(client: &str, list: &str, name: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn clients_from_npm_read_every_entry_and_connect() {
     // I-9
     if skip_without(&[External::NodeModules, External::InstalledClients]) || long_form::is_left_out() {

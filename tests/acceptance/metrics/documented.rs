@@ -89,6 +89,7 @@ async fn the_page_of_metrics_follows_from_their_help() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn the_alerts_of_the_page_are_of_metrics_that_exist() {
     if skip_without(&[External::Python]) {
         return;
@@ -110,6 +111,7 @@ async fn the_alerts_of_the_page_are_of_metrics_that_exist() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn the_parser_of_the_prometheus_project_takes_it() {
     if skip_without(&[External::Python]) {
         return;

@@ -3,6 +3,7 @@
 use super::{clean_command, files_of, here, packages, serves, succeed};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn the_archive_has_a_binary_that_serves_with_its_licence_completions_and_man_pages() {
     let packages = packages();
     let home = tempfile::tempdir().unwrap();
@@ -29,6 +30,7 @@ async fn the_archive_has_a_binary_that_serves_with_its_licence_completions_and_m
 }
 
 #[tokio::test]
+#[ignore = "outer: .ci/run runs it"]
 async fn the_checksums_are_those_of_the_files_of_the_release() {
     let packages = packages();
     let release = packages.path("out/release");
@@ -39,6 +41,7 @@ async fn the_checksums_are_those_of_the_files_of_the_release() {
 }
 
 #[test]
+#[ignore = "outer: .ci/run runs it"]
 fn binstall_finds_the_archive_by_the_metadata_of_the_crate() {
     let manifest = std::fs::read_to_string(testkit::repository().join("crates/countersign/Cargo.toml")).unwrap();
     let value = |key: &str| {

@@ -57,6 +57,7 @@ async fn is_served(bundle: &Path, db: &Database) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn the_official_tool_accepts_unpacks_and_packs_the_bundle_and_a_client_is_served() {
     if skip_without(&[External::NodeModules]) {
         return;
@@ -77,6 +78,7 @@ async fn the_official_tool_accepts_unpacks_and_packs_the_bundle_and_a_client_is_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn the_manifest_of_the_bundle_fits_its_schema_and_hides_the_connection_string() {
     if skip_without(&[External::NodeModules]) {
         return;

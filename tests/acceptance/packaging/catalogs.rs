@@ -16,6 +16,7 @@ pub(super) fn mistakes(schema: &str, document: &Value) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "outer: .ci/run runs it"]
 fn the_entry_of_the_mcp_registry_fits_its_schema_and_names_files_of_the_release() {
     let packages = packages();
     let server = packages.json("mcp-registry/server.json");
@@ -54,6 +55,7 @@ fn every_package_proves_the_name_in_the_mcp_registry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn the_listed_tools_are_those_of_a_server_without_manifests() {
     let db = database().await;
     let mut server = RawStdioServer::connected(|| Server::bare_command(&db), "2025-11-25").await;
@@ -69,6 +71,7 @@ async fn the_listed_tools_are_those_of_a_server_without_manifests() {
 
 /// The rules of the catalog's own `task validate`, as far as they need no network.
 #[tokio::test]
+#[ignore = "outer: .ci/run runs it"]
 async fn the_entry_of_dockers_catalog_keeps_its_rules() {
     if skip_without(&[External::Python]) {
         return;

@@ -62,6 +62,7 @@ fn unshare() -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn the_image_serves_without_rights_from_a_root_that_is_read_only() {
     if !unshare().arg("true").output().await.is_ok_and(|output| output.status.success()) {
         external::skip_unprivileged("a mount namespace needs a privilege that this machine does not give");
@@ -126,6 +127,7 @@ async fn the_image_serves_without_rights_from_a_root_that_is_read_only() {
 }
 
 #[test]
+#[ignore = "outer: .ci/run runs it"]
 fn the_images_have_the_labels_of_the_open_container_initiative_and_of_the_mcp_registry() {
     let from_source = std::fs::read_to_string(testkit::repository().join("Containerfile")).unwrap();
     let of_release = packages().text("container/Containerfile");

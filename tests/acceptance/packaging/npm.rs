@@ -61,6 +61,7 @@ async fn child_of(pid: u32) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn npm_installs_the_command_and_the_binary_and_a_client_is_served() {
     if skip_without(&[External::NodeModules, External::Npm]) {
         return;
@@ -73,6 +74,7 @@ async fn npm_installs_the_command_and_the_binary_and_a_client_is_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn the_command_of_npm_ends_as_the_binary_does() {
     if skip_without(&[External::NodeModules, External::Npm]) {
         return;
@@ -110,6 +112,7 @@ async fn the_command_of_npm_ends_as_the_binary_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn a_missing_package_with_the_binary_is_named() {
     if skip_without(&[External::NodeModules, External::Npm]) {
         return;
@@ -132,6 +135,7 @@ async fn a_missing_package_with_the_binary_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn a_machine_without_a_package_is_told_which_ones_there_are() {
     if skip_without(&[External::NodeModules, External::Npm]) {
         return;

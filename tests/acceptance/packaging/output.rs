@@ -20,6 +20,7 @@ fn refusal(binaries: BTreeMap<Platform, PathBuf>, commit: &str) -> String {
 }
 
 #[test]
+#[ignore = "outer: .ci/run runs it"]
 fn the_same_binaries_make_the_same_bytes() {
     let packages = packages();
     let again = packages.path("again");
@@ -36,6 +37,7 @@ fn the_same_binaries_make_the_same_bytes() {
 }
 
 #[test]
+#[ignore = "outer: .ci/run runs it"]
 fn the_command_of_the_page_makes_every_package_that_the_page_lists() {
     let packages = packages();
     let out = packages.path("of-the-page");
@@ -78,6 +80,7 @@ fn the_command_of_the_page_makes_every_package_that_the_page_lists() {
 }
 
 #[test]
+#[ignore = "outer: .ci/run runs it"]
 fn every_package_has_the_version_of_the_workspace() {
     let packages = packages();
     let version = packaging::project::VERSION;
@@ -101,6 +104,7 @@ fn every_package_has_the_version_of_the_workspace() {
 }
 
 #[test]
+#[ignore = "outer: .ci/run runs it"]
 fn a_binary_for_another_platform_is_refused() {
     let packages = packages();
     let binary = packages.path("stripped");
@@ -120,6 +124,7 @@ fn a_binary_for_another_platform_is_refused() {
 }
 
 #[test]
+#[ignore = "outer: .ci/run runs it"]
 fn mistakes_are_named_and_nothing_is_written() {
     let binary = || BTreeMap::from([(here(), testkit::countersign())]);
     assert!(refusal(binary(), "main").contains("\"main\" is not a commit"));

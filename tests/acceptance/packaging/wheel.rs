@@ -7,6 +7,7 @@ use testkit::{External, skip_without};
 use super::{clean_command, packages, serves, succeed};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn pip_installs_the_wheel_and_a_client_is_served_under_both_names() {
     if skip_without(&[External::Python]) {
         return;
@@ -39,6 +40,7 @@ fn is_metadata(path: &Path) -> bool {
 }
 
 #[tokio::test]
+#[ignore = "outer: .ci/run runs it"]
 async fn the_tag_of_the_wheel_is_the_c_library_that_the_binary_needs() {
     // readelf is an implementation of its own, of the same package as strip.
     let home = tempfile::tempdir().unwrap();

@@ -47,6 +47,7 @@ async fn tools(sample: &Sample, server: &Value) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn clients_on_the_same_machine() {
     if skip_without(&[External::NodeModules]) {
         return;
@@ -100,6 +101,7 @@ async fn the_commands_of_the_page_add_a_running_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn clients_over_the_network() {
     if skip_without(&[External::NodeModules]) {
         return;

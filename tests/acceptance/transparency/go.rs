@@ -53,6 +53,7 @@ impl GoVerifier {
 }
 
 #[test]
+#[ignore = "outer: .ci/run runs it"]
 fn go_accepts_each_golden_bundle_and_refuses_altered_ones() {
     let Some(go) = GoVerifier::build() else { return };
     let vkey = key().verifier_key().to_string();
@@ -83,6 +84,7 @@ fn go_accepts_each_golden_bundle_and_refuses_altered_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
 async fn go_accepts_what_the_program_exports_and_proves() {
     let Some(go) = GoVerifier::build() else { return };
     let db = database().await;
