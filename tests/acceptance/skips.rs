@@ -49,7 +49,8 @@ async fn ci_skips_nothing() {
     for step in [
         "\nexport COUNTERSIGN_TEST_REQUIRE_ALL=1\n",
         "\nstep timed --test acceptance -- --ignored --skip pgbouncer::cost\n",
-        "\nstep timed --test chaos --test mcp_clients --\n",
+        "\nstep timed --test chaos --\n",
+        "\nstep long timed --test mcp_clients --\n",
     ] {
         assert!(script.contains(step), "{step}");
     }

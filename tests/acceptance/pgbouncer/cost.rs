@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use testkit::{PgBouncer, Server, database};
+use testkit::{External, PgBouncer, Server, database, skip_without};
 
 const ROUNDS: usize = 40;
 const CALLS: usize = 10;
@@ -12,6 +12,9 @@ const CALLS: usize = 10;
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "it measures"]
 async fn a_write_and_a_read_by_turns() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     let db = database().await;
     let pooler = PgBouncer::start(&db).await;
     let mut only_set = Server::command(&db);
