@@ -99,11 +99,11 @@ async fn a_proposal_is_shown_and_confirmed() {
     command.env("DATABASE_URL", pooler.url()).env("COUNTERSIGN_POOLER", "transaction");
     let server = Server::start(command).await;
     let was = pooler.database().value(PRICE).await;
-    let proposal = server.propose("upsert_package", price("120.00")).await;
+    let proposal = server.propose("upsert_package", price("150.00")).await;
     assert_eq!(pooler.database().value(PRICE).await, was);
     let done = server.succeed("confirm_proposal", agreement(&proposal)).await;
     assert_eq!(done["meta"]["rows_affected"], 1, "{done}");
-    assert_eq!(pooler.database().value(PRICE).await, "120.00");
+    assert_eq!(pooler.database().value(PRICE).await, "150.00");
 }
 
 #[tokio::test(flavor = "multi_thread")]
