@@ -226,7 +226,7 @@ const HAZARDS: &[(&str, &str)] = &[
     // Data that flows outside the protocol's messages.
     ("copy social.log from stdin", "0A000"),
     ("copy social.log to stdout", "0A000"),
-    ("copy (select 1) to program 'cat > /dev/null'", ""),
+    ("copy (select 1) to program '/bin/cat > /dev/null'", ""),
     // What stays in a session.
     ("listen somebody", ""),
     ("unlisten *", ""),

@@ -47,7 +47,7 @@ fn a_foreign_process_id_in_postmaster_pid_is_not_taken_for_a_server() {
 
     // Living programs, which the system has given the process id meanwhile: ourselves, and one of the server's own user,
     // which PostgreSQL would take for the server and refuse to start.
-    let mut foreign = std::process::Command::new("sleep");
+    let mut foreign = std::process::Command::new("/bin/sleep");
     foreign.arg("60");
     if let Some(owner) = other_owner(&path) {
         std::os::unix::process::CommandExt::uid(&mut foreign, owner);

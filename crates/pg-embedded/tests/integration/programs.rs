@@ -150,7 +150,7 @@ fn a_start_with_secrets() {
         return;
     }
     let cluster = start(ephemeral()).unwrap();
-    query(&cluster, "create table seen (line text); copy seen from program 'env'").unwrap();
+    query(&cluster, "create table seen (line text); copy seen from program '/usr/bin/env'").unwrap();
     let seen = query(&cluster, "select string_agg(line, ' ' order by line) from seen").unwrap();
     assert!(seen.contains("PATH=") && seen.contains("HOME=/ ") && !seen.contains("secret"), "{seen}");
     // The reaper and the server, if the system has /proc.
@@ -171,7 +171,7 @@ fn package_clients_see_what_they_need_and_no_secret_of_ours() {
     fs::set_permissions(programs.path(), fs::Permissions::from_mode(0o777)).unwrap();
     for program in ["npm", "python3", "pg_config", "postgres", "initdb"] {
         let path = programs.path().join(program);
-        fs::write(&path, "#!/bin/sh\nenv >\"$0.env\"\nexit 1\n").unwrap();
+        fs::write(&path, "#!/bin/sh\n/usr/bin/env >\"$0.env\"\nexit 1\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap());
