@@ -3,15 +3,18 @@
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
-use testkit::{database, startup_error};
+use testkit::{database, long_form, startup_error};
 
 use super::{CLIENTS, Home, command_line, entry, servers_key, succeeds};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_client_starts_what_was_installed_and_a_second_install_changes_nothing() {
     let (db, home) = (database().await, Home::new());
-    for client in CLIENTS {
-        let more = ["--name", "shop", "--account", "acme", "--strict-roles=false"];
+    for (number, client) in CLIENTS.into_iter().enumerate() {
+        // Each client gets the same command, so one of them shows that it starts.
+        let is_started = number == 0 || long_form::is_on();
+        let mut more = vec!["--name", "shop", "--account", "acme", "--strict-roles=false"];
+        more.extend((!is_started).then_some("--no-check"));
         let said = succeeds(home.install(&db, client, &more).env("COUNTERSIGN_ROW_LIMIT", "7")).await.out;
         let file = home.file(client);
         assert!(said.contains(&format!("Made {} with the entry \"shop\".", file.display())), "{said}");
@@ -39,7 +42,9 @@ async fn every_client_starts_what_was_installed_and_a_second_install_changes_not
         ]);
         assert_eq!(json!(command_line(&entry)), words, "{client}");
         assert_eq!(secret.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        home.serves_the_social_manifest(&entry).await;
+        if is_started {
+            home.serves_the_social_manifest(&entry).await;
+        }
 
         let again = succeeds(home.install(&db, client, &more).env("COUNTERSIGN_ROW_LIMIT", "7")).await.out;
         assert!(again.contains("has this entry \"shop\" already: nothing was changed."), "{again}");
