@@ -126,7 +126,10 @@ const CHANGES: &[(&str, bool)] = &[
       or ctid in (select ctid from {table} where grp = 1 order by {order} desc limit 1)", false),
 ];
 
-const SIZES: [u32; 4] = [1, 100, 101, 3000];
+/// As many rows as are shown, one more, and many.
+fn sizes() -> [u32; 4] {
+    [1, 100, 101, long_form::choose(300, 3000)]
+}
 
 async fn server(db: &Database) -> Server {
     let manifest = TestManifest::new(TOOLS);
@@ -200,7 +203,7 @@ async fn other_rows_than_the_shown_ones_are_stale_in_every_number() {
                     continue;
                 }
                 // Each statement and each change meets each size.
-                let size = SIZES[(number + place + round) % SIZES.len()];
+                let size = sizes()[(number + place + round) % 4];
                 let selected = SELECTIONS[random.usize(..SELECTIONS.len())];
                 let sql = format!("{} /* {round} {place} */", statement.replace("{selected}", selected));
                 let order = if *table == "s.loose" { "v" } else { "id" };
