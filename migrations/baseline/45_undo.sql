@@ -328,24 +328,39 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function countersign.describe_write(uuid) is 'A write, as a conflict names it.';
 
+create function countersign.undone_before(write uuid) returns json
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    standing  record := countersign.reversal_state(write);
+begin
+    if standing.effective_as = write then
+        return null;
+    end if;
+    return (jsonb_build_object('code', 'already_reversed', 'write', countersign.describe_write(write),
+                'changed_by', countersign.describe_write(coalesce(standing.effective_as, standing.reversed_by)))
+            || case when standing.effective_as is null then '{}'
+                    else jsonb_build_object('message', concat('it is in force again by ', standing.effective_as, ': undo that')) end)::json;
+end $$;
+comment on function countersign.undone_before(uuid) is
+    'A write that was undone, as a conflict: by what, or what has made it again since; null for any other.';
+
 -- The sub-selects look each write up by an index, however many others the ledger has.
 create function countersign.refused_writes(writes uuid[]) returns json[]
 language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set plan_cache_mode = force_generic_plan set jit = off as $$
 begin
     return (
-        select array_agg(json_build_object('code', case when r.status is null then 'image_missing' when r.reversed_by is not null then 'already_reversed'
-                                                        when r.status <> 'success' or r.is_only_logged or r.rows_affected = 0 then 'irreversible' else 'image_missing' end,
-                                           'write', coalesce(countersign.describe_write(r.write), json_build_object('correlation_id', r.write)),
-                                           'changed_by', countersign.describe_write(r.reversed_by)))
+        select array_agg(coalesce(countersign.undone_before(r.write), json_build_object(
+                   'code', case when r.status <> 'success' or r.is_only_logged or r.rows_affected = 0 then 'irreversible' else 'image_missing' end,
+                   'write', coalesce(countersign.describe_write(r.write), json_build_object('correlation_id', r.write)), 'changed_by', null)))
         from (select w.write, r.status, r.rows_affected,
-                     (select v.reversed_by from countersign.reversal v where v.correlation_id = w.write) as reversed_by,
+                     exists (select from countersign.reversal v where v.correlation_id = w.write) as is_reversed,
                      (select e.position from countersign.effect e where e.correlation_id = w.write limit 1) as position,
                      r.evidence::jsonb ? 'untracked' as has_untracked, r.rollback ->> 'reversible' = 'false' as said_no,
                      (select bool_and(t.is_log) from countersign.effect e join countersign.tracked t on t.shape = e.shape
                       where e.correlation_id = w.write) as is_only_logged
               from unnest(writes) w (write) left join countersign.record r on r.correlation_id = w.write offset 0) r
-        where r.status is distinct from 'success' or r.reversed_by is not null or r.is_only_logged
+        where r.status is distinct from 'success' or r.is_reversed or r.is_only_logged
            or r.position is null and (r.rows_affected is distinct from 0 or r.has_untracked or r.said_no));
 end $$;
 comment on function countersign.refused_writes(uuid[]) is

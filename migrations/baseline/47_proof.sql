@@ -58,9 +58,7 @@ begin
     then
         raise exception 'only successes of the same account that no person made can be undone' using errcode = 'CS002', detail = '[{"code": "not_permitted"}]';
     end if;
-    select json_agg(json_build_object('code', 'already_reversed', 'write', countersign.describe_write(v.correlation_id),
-                                      'changed_by', countersign.describe_write(v.reversed_by)))
-    into undone from countersign.reversal v where v.correlation_id = any (a.undo_of);
+    select json_agg(countersign.undone_before(v.correlation_id)) into undone from countersign.reversal v where v.correlation_id = any (a.undo_of);
     if undone is not null then
         raise exception 'the write was undone before' using errcode = 'CS002', detail = undone::text;
     end if;

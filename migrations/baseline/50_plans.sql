@@ -1,29 +1,78 @@
 -- Undo of many writes: which they are, and what undoing them together would mean. What runs is `undo` and `finish` over the writes of
 -- the plan, in one transaction.
 
+-- A conflict of which it is known what it says of a write, as a reason to leave that out.
+create function countersign.left_out_by(write uuid, reason json) returns json
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select json_strip_nulls(json_build_object('code', reason -> 'code', 'table', reason -> 'table', 'key', reason -> 'key',
+               'constraint', reason -> 'constraint', 'message', reason -> 'message',
+               'write', countersign.describe_write(write), 'changed_by', reason -> 'changed_by'))
+$$;
+comment on function countersign.left_out_by(uuid, json) is 'A write that a plan leaves out, as a conflict without values: why, and what is in the way.';
+
+create function countersign.is_redo(write uuid) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select exists (select from countersign.reversal u join countersign.reversal w on w.reversed_by = u.correlation_id where u.reversed_by = write)
+$$;
+comment on function countersign.is_redo(uuid) is 'Whether it is the undo of an undo, so that writes are in force again by it.';
+
+create function countersign.made_again(write uuid) returns setof uuid
+language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+    with recursive step (id) as (
+        select write
+        union
+        select w.correlation_id from step s
+        join countersign.reversal u on u.reversed_by = s.id join countersign.reversal w on w.reversed_by = u.correlation_id
+    )
+    select s.id from step s where not countersign.is_redo(s.id)
+$$;
+comment on function countersign.made_again(uuid) is 'The writes that are in force by a redo; the write itself if it is none.';
+
 create function countersign.selected_writes(
-    of_account text, of_actor text, of_session text, of_client text, of_tool text, of_table text, from_time timestamptz, to_time timestamptz
+    of_account text, of_actor text, of_session text, of_client text, of_tool text, of_table text, from_time timestamptz, to_time timestamptz,
+    of_context text default null, for_account text default null
 ) returns table (correlation_id uuid, tool_name text, account_id text, actor text, session_id text, admitted_at timestamptz,
-                 completed_at timestamptz, is_inside boolean)
+                 completed_at timestamptz, is_inside boolean, makes_again uuid[], left_out json)
 language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
-    select r.correlation_id, r.tool_name, r.account_id, r.actor, r.session_id, r.admitted_at, r.completed_at,
-           r.completed_at >= from_time and r.completed_at < to_time
-    from countersign.record r
-    where r.status = 'success' and r.completed_at >= from_time and r.admitted_at < to_time
-      and (of_account is null or r.account_id = of_account) and (of_actor is null or r.actor = of_actor)
-      and (of_session is null or r.session_id = of_session) and (of_client is null or r.client_name = of_client)
-      and (of_tool is null or r.tool_name = of_tool)
-      and (of_table is null or exists (
-           select from countersign.effect e join countersign.tracked t on t.shape = e.shape
-           where e.correlation_id = r.correlation_id and t.name = of_table))
-      and not exists (select from countersign.reversal v where v.correlation_id = r.correlation_id)
-      -- An undo whose write is selected as well is taken back with it only if it is asked for by its own receipt.
-      and r.undo_of is null
+    with matched as materialized (
+        select r.correlation_id as write, r.completed_at >= from_time and r.completed_at < to_time as is_inside,
+               r.undo_of is not null as is_undo, exists (select from countersign.reversal v where v.correlation_id = r.correlation_id) as is_reversed
+        from countersign.record r
+        where r.status = 'success' and r.completed_at >= from_time and r.admitted_at < to_time
+          and (of_account is null or r.account_id = of_account) and (of_actor is null or r.actor = of_actor)
+          and (of_session is null or r.session_id = of_session) and (of_client is null or r.client_name = of_client)
+          and (of_tool is null or r.tool_name = of_tool)
+          and (of_context is null or r.caller_context is null or r.caller_context::text = of_context)
+          and (of_table is null or exists (
+               select from countersign.effect e join countersign.tracked t on t.shape = e.shape
+               where e.correlation_id = r.correlation_id and t.name = of_table))
+    ), standing as materialized (
+        -- What counts is the difference that the selection has made. An undo is none of its own; a redo is, unless its undo is selected too.
+        select case when m.is_reversed then (countersign.reversal_state(m.write)).effective_as else m.write end as write,
+               bool_or(m.is_inside) as is_inside, bool_or(m.is_reversed) as was_undone, array_agg(m.write) as selected
+        from matched m
+        where not m.is_undo or countersign.is_redo(m.write) and not exists (
+              select from countersign.reversal u join matched o on o.write = u.correlation_id where u.reversed_by = m.write)
+        group by 1
+    )
+    select r.correlation_id, r.tool_name, r.account_id, r.actor, r.session_id, r.admitted_at, r.completed_at, s.is_inside,
+           case when s.was_undone then s.selected end,
+           case when s.was_undone then (
+               select countersign.left_out_by(r.correlation_id, json_build_object('code', case when w.is_foreign then 'not_permitted' else 'needed_by' end, 'message',
+                          case when w.is_foreign then 'another account or a person has made it again' else 'it makes other writes again as well' end))
+               from (select for_account is not null and (r.account_id <> for_account or r.approval is not null and r.approval -> 'proposal_id' is null
+                            or coalesce(of_context <> r.caller_context::text, false)) as is_foreign) w
+               where w.is_foreign or exists (
+                     select a.write from countersign.made_again(r.correlation_id) a (write)
+                     except select a.write from unnest(s.selected) c (write) cross join lateral countersign.made_again(c.write) a (write)))
+           end
+    from standing s join countersign.record r on r.correlation_id = s.write
     order by r.id
 $$;
-comment on function countersign.selected_writes(text, text, text, text, text, text, timestamptz, timestamptz) is
+comment on function countersign.selected_writes(text, text, text, text, text, text, timestamptz, timestamptz, text, text) is
     'Successes that still count, in the order of their commits, completed from from_time until before to_time. is_inside is false for '
-    'those that began inside the window and committed after it.';
+    'those that began inside the window and committed after it. A write that was undone and made again counts as its redo (makes_again); left_out says '
+    'why a plan, of an account if one is given, leaves that out.';
 
 -- What the ledger has seen, for a person or an account that names something else. An account learns of its own newest records only.
 create function countersign.known_names(kind text, of_account text default null) returns setof text
@@ -94,14 +143,14 @@ language sql stable security definer set search_path = pg_catalog, pg_temp set e
         select l.* from later l
         where l.correlation_id is null
            or not exists (select from undone u where u.correlation_id = l.correlation_id)
-          and not exists (select from undone u where u.reversed_by = l.correlation_id)
+          and (countersign.is_redo(l.correlation_id) or not exists (select from undone u where u.reversed_by = l.correlation_id))
     )
     select (select e.correlation_id from placed e where e.relation = c.relation and e.key = c.key and e.position = c.under limit 1),
            c.relation, c.shape, c.key, c.correlation_id, c.origin
     from counted c order by c.position
 $$;
 comment on function countersign.later_changes(uuid[]) is
-    'Changes by others that came after one of the writes on the same row. A write and its undo cancel each other.';
+    'Changes by others that came after one of the writes on the same row. A write and its undo cancel each other; a redo counts.';
 
 create function countersign.undo_obstacles(write uuid) returns json
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
@@ -130,15 +179,6 @@ end $$;
 comment on function countersign.undo_obstacles(uuid) is
     'What is in the way of the undo of a write by its recorded changes, as far as the ledger and the catalog know, as conflicts without rows; '
     'null for a write that was undone, or is undone otherwise or never.';
-
--- A conflict of which it is known what it says of a write, as a reason to leave that out.
-create function countersign.left_out_by(write uuid, reason json) returns json
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-    select json_strip_nulls(json_build_object('code', reason -> 'code', 'table', reason -> 'table', 'key', reason -> 'key',
-               'constraint', reason -> 'constraint', 'message', reason -> 'message',
-               'write', countersign.describe_write(write), 'changed_by', reason -> 'changed_by'))
-$$;
-comment on function countersign.left_out_by(uuid, json) is 'A write that a plan leaves out, as a conflict without values: why, and what is in the way.';
 
 -- The writes on whose account conflicts arose: the one that a conflict names; or those that changed the row, or some row of the table
 -- or of a table of the constraint.

@@ -159,6 +159,15 @@ async fn what_a_person_undid_is_not_an_agents_to_reverse() {
     let redo = attack.undone_by_person(&undo).await;
     assert_eq!(attack.db.value(status).await, "paid");
     attack.server.fail("undo_mutation", json!({"correlation_id": redo}), "not_permitted").await;
+    // U-3: its plan says so.
+    let plan = attack.server.succeed("undo_plan", json!({"from": "1h"})).await["data"].clone();
+    assert_eq!((&plan["write_count"], &plan["writes"]), (&json!(0), &json!([])), "{plan}");
+    let left_out = &plan["left_out"][0];
+    assert_eq!(
+        (&left_out["code"], &left_out["write"]["correlation_id"]),
+        (&json!("not_permitted"), &json!(redo)),
+        "{plan}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

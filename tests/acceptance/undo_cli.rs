@@ -60,6 +60,13 @@ async fn an_operator_undoes_a_write_of_any_account_once_and_is_recorded() {
     // Back again; and for the agent the write stands.
     assert_eq!(undo(&url, &[&by]).await.code, 0);
     assert_eq!(server.succeed("drop_order", json!({"id": 1})).await["data"]["duplicate"], true);
+    // U-3: who wants it undone is told what to undo, and a plan has it.
+    let redo = db.value(&format!("select reversed_by from countersign.reversal where correlation_id = '{by}'")).await;
+    let refused = undo(&url, &[&dropped, "--dry-run"]).await;
+    assert!(refused.out.contains(&format!("it is in force again by {redo}: undo that")), "{}", refused.out);
+    let plan = undo(&url, &["plan", "--from", "1h"]).await;
+    let named = format!("undo_mutation, which made {} again\n", &dropped[..8]);
+    assert!(plan.out.contains(&named) && plan.out.contains("\n1 writes, 2 rows: 2 clean\n"), "{}", plan.out);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -124,6 +124,14 @@ async fn the_writes_of_a_plan_are_taken_back_together_once_and_can_be_redone() {
     shop.server.fail("undo_run", run_of(&plan), "already_reversed").await;
     shop.server.fail("undo_mutation", json!({"correlation_id": receipt(&writes[0])}), "already_reversed").await;
     assert_eq!(shop.contents().await, after);
+
+    // U-3: the next plan undoes the redo, and it names what that made again.
+    let plan = shop.plan("strict").await;
+    assert_eq!((&plan["write_count"], &plan["row_count"]), (&json!(1), &json!(2)), "{plan}");
+    let again = plan["writes"][0]["makes_again"].as_array().unwrap();
+    assert!(again.len() == 3 && writes.iter().all(|write| again.contains(receipt(write))), "{plan}");
+    shop.server.succeed("undo_run", run_of(&plan)).await;
+    assert_eq!(shop.contents().await, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -64,7 +64,7 @@ kinds! {
     /// The login lacks a privilege that the undo needs.
     NotPermitted "not_permitted" "not permitted" "grant the login what the write needed"
     /// Another undo has already undone the write.
-    AlreadyReversed "already_reversed" "undone before" "to have the write back, undo that undo"
+    AlreadyReversed "already_reversed" "undone before" "undo what has made it again; or, to have it back, undo its undo"
     /// The write cannot be undone.
     Irreversible "irreversible" "that cannot be undone" "only a success on tables with a key can be undone"
     /// The outcome of the write is not known yet.

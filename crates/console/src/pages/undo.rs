@@ -341,7 +341,7 @@ fn headline(report: &PlanReport) -> String {
         headline += &format!(" {added} of them came later on the same rows, and were not selected.");
     }
     if left_out > 0 {
-        headline += &format!(" {} left out because of conflicts.", writes(left_out));
+        headline += &format!(" {} left out.", writes(left_out));
     }
     headline
 }

@@ -15,6 +15,9 @@ const MAX_NAMED: usize = 20;
 #[must_use]
 pub(crate) fn undo_failure(mut conflicts: Vec<Conflict>) -> Failure {
     if let Some(undone) = conflicts.iter().find(|conflict| conflict.kind == ConflictKind::AlreadyReversed) {
+        if let Some(made_again) = undone.message.get() {
+            return already_reversed(None).hint(made_again.clone());
+        }
         let by = match undone.changed_by.get() {
             Some(RowChanger::Write(by)) => Some(by.correlation_id),
             Some(RowChanger::Outside { .. }) | None => None,

@@ -147,8 +147,42 @@ async fn many_writes_are_undone_together_by_their_net_effect() {
     assert_eq!(database.value("select count(*) from countersign.reversal").await, "5");
     assert!(run(&person, selected).await.unwrap().is_empty());
     // The whole can be taken back as one.
-    undo_by_person(&person, &[undone]).await.unwrap();
+    let redone = undo_by_person(&person, &[undone]).await.unwrap();
     assert_eq!(database.value("select n from s.t where id = 10").await, "5");
+
+    // U-3: that one stands for the writes. Of some of them alone it is left out, since it makes the others again, too.
+    let standing = |window: &str, account: &str| {
+        format!(
+            "select concat_ws(' ', correlation_id, cardinality(makes_again), left_out ->> 'code') \
+             from countersign.selected_writes('agent', null, null, null, 'tool', 's.t', {window}, null, {account})"
+        )
+    };
+    let (hour, first) = ("now() - interval '1 hour', now()", format!("'-infinity', {}", completed(&writes[0])));
+    for (window, account, expected) in [
+        (hour, "null", format!("{redone} 5")),
+        (hour, "'agent'", format!("{redone} 5 not_permitted")),
+        (&first, "null", format!("{redone} 1 needed_by")),
+    ] {
+        assert_eq!(run(&person, &standing(window, account)).await.unwrap(), [expected], "{window} {account}");
+    }
+    // Whoever selects the redo alone gets it; with its undo it makes no difference.
+    let of_undos = |first: Uuid| {
+        format!(
+            "select correlation_id from countersign.selected_writes(null, null, null, null, null, null, {}, now())",
+            completed(&first)
+        )
+    };
+    assert_eq!(run(&person, &of_undos(redone)).await.unwrap(), [redone.to_string()]);
+    assert!(run(&person, &of_undos(undone)).await.unwrap().is_empty());
+    undo_by_person(&person, &[redone]).await.unwrap();
+    assert_eq!(numbers(&database).await, before);
+    assert!(run(&person, selected).await.unwrap().is_empty());
+    assert!(run(&person, &of_undos(redone)).await.unwrap().is_empty());
+}
+
+/// SQL: when a write was completed.
+fn completed(write: &Uuid) -> String {
+    format!("(select completed_at from countersign.record where correlation_id = '{write}')")
 }
 
 #[tokio::test(flavor = "multi_thread")]

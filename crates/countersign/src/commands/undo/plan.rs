@@ -126,7 +126,7 @@ fn shown(plan: &ShownPlan<'_>, full: bool) -> Vec<String> {
         "{} writes{}{}, {}",
         report.writes.len(),
         remark(added, "of them added because they came later on the same rows"),
-        remark(left_out, "left out because of conflicts"),
+        remark(left_out, "left out"),
         report::summary(&report.conflicts, report.rows)
     ));
     if !report.conflicts.is_empty() {
@@ -198,8 +198,10 @@ fn described(scope: &PlanScope) -> String {
 }
 
 fn one_write(write: &SelectedWrite) -> String {
-    let SelectedWrite { correlation_id, completed_at, tool_name, .. } = write;
-    format!("{}  {}  {}", short(&correlation_id.to_string()), to_the_second(completed_at), visible(tool_name))
+    let SelectedWrite { correlation_id, completed_at, tool_name, makes_again, .. } = write;
+    let again: Vec<_> = makes_again.iter().flatten().map(|write| short(&write.to_string()).to_owned()).collect();
+    let again = if again.is_empty() { String::new() } else { format!(", which made {} again", again.join(", ")) };
+    format!("{}  {}  {}{again}", short(&correlation_id.to_string()), to_the_second(completed_at), visible(tool_name))
 }
 
 pub(super) async fn run(ledger: &Ledger, arguments: &RunArgs) -> anyhow::Result<ExitCode> {

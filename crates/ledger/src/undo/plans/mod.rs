@@ -49,10 +49,8 @@ pub enum PlanError {
 const SELECT_SQL: &str = concat!(
     "select s.correlation_id, s.tool_name, s.account_id, s.actor, ",
     crate::evidence::values::rfc3339!("s.completed_at"),
-    " as completed_at, s.is_inside \
-     from countersign.selected_writes($1, $2, $3, $4, $5, $6, $7::timestamptz, $8::timestamptz) s \
-     where $9::text is null or exists (select from countersign.record r where r.correlation_id = s.correlation_id \
-         and (r.caller_context is null or r.caller_context::text = $9))"
+    " as completed_at, s.is_inside, s.makes_again, s.left_out \
+     from countersign.selected_writes($1, $2, $3, $4, $5, $6, $7::timestamptz, $8::timestamptz, $9, $10) s"
 );
 const PLAN_SQL: &str = "select countersign.undo_plan($1::uuid[], $2, $3)";
 const STORE_SQL: &str = "select countersign.store_plan($1, $2, $3, $4, $5, $6)";
@@ -99,14 +97,17 @@ impl Plans {
         })?;
         let [from, to] = [range.from, range.to].map(|end| end.map(rfc3339).unwrap_or_default());
         let selection = Selection { scope: scope.clone(), from, to };
-        let writes = self.selected(&selection).await?;
+        let writes = self.selected(&selection, account).await?;
         if writes.is_empty()
             && let Some(unknown) = self.unknown(scope, account).await?
         {
             return Err(unknown.into());
         }
-        let inside: Vec<_> = writes.iter().filter(|write| write.is_inside).map(|write| write.correlation_id).collect();
-        let report = self.report(&inside, *mode, account, deadline).await?;
+        let inside = || writes.iter().filter(|write| write.is_inside);
+        let undone: Vec<_> =
+            inside().filter(|write| write.left_out.is_none()).map(|write| write.correlation_id).collect();
+        let mut report = self.report(&undone, *mode, account, deadline).await?;
+        report.left_out.splice(0..0, inside().filter_map(|write| write.left_out.clone()));
         Ok(Plan { selection, writes, report })
     }
 
@@ -166,11 +167,12 @@ impl Plans {
         serde_json::from_str(&text).map_err(unreadable)
     }
 
-    async fn selected(&self, selection: &Selection) -> Result<Vec<SelectedWrite>, pg::Error> {
+    async fn selected(&self, selection: &Selection, of_account: Option<&str>) -> Result<Vec<SelectedWrite>, pg::Error> {
         let Selection { scope, from, to } = selection.clone();
         let PlanScope { account, actor, session, client, tool, table } = scope;
         let context = self.caller.as_ref().map(|context| context.to_json().unwrap_or_default());
-        let params = [account, actor, session, client, tool, table, Some(from), Some(to), context];
+        let for_account = of_account.map(str::to_owned);
+        let params = [account, actor, session, client, tool, table, Some(from), Some(to), context, for_account];
         let rows: Vec<Map<String, Value>> = self.records.objects(SELECT_SQL, &params).await?;
         rows.into_iter().map(|row| parsed(Value::Object(row))).collect()
     }

@@ -46,7 +46,7 @@ types::text_enum! {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SelectedWrite {
     pub correlation_id: CorrelationId,
     pub tool_name: String,
@@ -56,6 +56,12 @@ pub struct SelectedWrite {
     pub completed_at: String,
     /// False for a write that began within the range of time but ended after it. It is not undone.
     pub is_inside: bool,
+    /// The selected writes that were undone and are in force again by this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub makes_again: Option<Vec<CorrelationId>>,
+    /// Why a plan does not undo it, which is in the report.
+    #[serde(skip_serializing)]
+    pub left_out: Option<Conflict>,
 }
 
 /// The answer of `countersign.undo_plan`.

@@ -265,7 +265,14 @@ fn shown(plan: Plan, masks: &mut CellMasks<'_>) -> UndoPlanData {
     let report = report.shown(masks);
     let left_out: HashSet<CorrelationId> = report.left_out.iter().filter_map(Conflict::write_id).collect();
     let listed = |writes: Vec<&SelectedWrite>| {
-        let row = |SelectedWrite { correlation_id, tool_name, actor, completed_at, .. }: &SelectedWrite| json!({"correlation_id": correlation_id, "tool_name": tool_name, "actor": actor, "completed_at": completed_at});
+        let row = |write: &SelectedWrite| {
+            let SelectedWrite { correlation_id, tool_name, actor, completed_at, makes_again, .. } = write;
+            let mut row = json!({"correlation_id": correlation_id, "tool_name": tool_name, "actor": actor, "completed_at": completed_at});
+            if let Some(again) = makes_again {
+                row["makes_again"] = json!(again);
+            }
+            row
+        };
         writes.into_iter().take(MAX_LISTED).map(row).collect::<Vec<_>>()
     };
     let (inside, outside): (Vec<_>, Vec<_>) = writes.iter().partition(|write| write.is_inside);
