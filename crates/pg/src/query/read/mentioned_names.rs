@@ -18,12 +18,36 @@ pub(super) fn mentioned_names(sql: &str) -> BTreeSet<String> {
 pub(crate) fn mentioned_calls(sql: &str) -> BTreeSet<String> {
     let is_called = |rest: &str| ["(", "/*", "--"].iter().any(|start| rest.trim_start().starts_with(start));
     let has_comments = ["/*", "--"].iter().any(|start| sql.contains(start));
-    let mut calls = names_between(sql, |_, rest| is_called(rest));
-    let attributes =
-        names_between(sql, |before, rest| !is_called(rest) && (has_comments || before.trim_end().ends_with('.')));
+    // A comment to the end of the line may end with INTO.
+    let is_target = |before: &str| !sql.contains("--") && is_behind_into(before);
+    let mut calls = names_between(sql, |before, rest| is_called(rest) && !is_target(before));
+    let attributes = names_between(sql, |before, rest| {
+        !is_called(rest) && (has_comments || before.trim_end().ends_with('.')) && !is_target(before)
+    });
     let is_identifier = |name: &String| !name.starts_with(|c: char| c.is_ascii_digit());
     calls.extend(attributes.into_iter().filter(is_identifier).map(|name| format!("{ATTRIBUTE}{name}")));
     calls
+}
+
+/// Whether the text ends with INTO, and perhaps names of a schema: what follows is a table with its list of columns.
+fn is_behind_into(before: &str) -> bool {
+    let mut before = before.trim_end();
+    while let Some(qualified) = before.strip_suffix('.') {
+        let qualified = qualified.trim_end();
+        let Some(rest) = (match qualified.strip_suffix('"') {
+            Some(quoted) => quoted.rfind('"').and_then(|start| quoted.get(..start)),
+            None => Some(qualified.trim_end_matches(is_part)).filter(|rest| rest.len() < qualified.len()),
+        }) else {
+            return false;
+        };
+        before = rest.trim_end();
+    }
+    let word = before.len().checked_sub(4).and_then(|start| before.split_at_checked(start));
+    word.is_some_and(|(rest, word)| word.eq_ignore_ascii_case("into") && rest.ends_with(char::is_whitespace))
+}
+
+fn is_part(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii()
 }
 
 /// Whether the text may have identifiers with Unicode escapes, whose names are not in the text.
@@ -34,7 +58,6 @@ pub(crate) fn has_unicode_identifiers(sql: &str) -> bool {
 /// The mentioned names for which the text before them and the text behind them meet a condition.
 fn names_between(sql: &str, is_counted: impl Fn(&str, &str) -> bool) -> BTreeSet<String> {
     const QUOTE: &str = "\u{0}";
-    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
     let mut names = BTreeSet::new();
     let mut rest = sql.trim_start_matches(|c| !is_part(c));
     while !rest.is_empty() {
@@ -47,8 +70,11 @@ fn names_between(sql: &str, is_counted: impl Fn(&str, &str) -> bool) -> BTreeSet
     }
     let escaped = sql.replace("\"\"", QUOTE);
     let pieces: Vec<&str> = escaped.split('"').collect();
+    let mut start = 0;
     for piece in pieces.windows(2).enumerate().map(|(place, pair)| (pair, pieces.get(place + 2))) {
         let ([before, name], behind) = piece else { continue };
+        start += before.len() + 1;
+        let before = escaped.get(..start - 1).unwrap_or_default();
         if is_counted(before, behind.copied().unwrap_or_default()) {
             names.insert(cut(name.replace(QUOTE, "\"")));
         }
@@ -76,6 +102,38 @@ mod tests {
         }
         assert!(!names.contains("email"));
         assert!(mentioned_names(&"x".repeat(70)).contains(&"x".repeat(63)));
+    }
+
+    #[test]
+    fn a_table_behind_into_is_no_call() {
+        for sql in [
+            "insert into track (name) values ('a')",
+            "INSERT INTO shop.track(name) values ('a')",
+            "with x as (select 1) insert into\n\"track\" (name) select 1",
+            "merge into \"a \"\"b\" . track (name)",
+            "insert into db.\"shop\".\"track\"(name) values ('a')",
+            "insert into shop.track values (1)",
+        ] {
+            let calls = mentioned_calls(sql);
+            let names = ["track", "@track"].map(|name| name.replace('@', &ATTRIBUTE.to_string()));
+            assert!(names.iter().all(|name| !calls.contains(name)), "{sql}: {calls:?}");
+        }
+        for sql in [
+            "insert into t select track(1)",
+            "insert into t (a) select * from track(1)",
+            "insert into track (a) values (track(1))",
+            "insert into t values (1) -- into\n, (track(1))",
+            "select 1 -- into\ntrack(1)",
+            "select 'into' track(1)",
+            "select \"into\".track(1)",
+            "select \"into\" . \"track\"(1)",
+            "select \"x into \".\"track\"(1)",
+            "select 'into \"', \"s\".\"track\"(1)",
+            "select /* into */ track(1)",
+            "select dinto track(1)",
+        ] {
+            assert!(mentioned_calls(sql).contains("track"), "{sql}");
+        }
     }
 
     #[test]
