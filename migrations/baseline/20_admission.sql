@@ -290,7 +290,7 @@ create function countersign.finish(
     undo_call json default null, duplicates_for interval default '5 minutes', path text default pg_catalog.current_setting('search_path')
 ) returns json language plpgsql set search_path = pg_catalog, pg_temp set jit = off as $$
 declare
-    promise  record := countersign.promise_of_write(correlation, affected, undo_call, path);
+    promise  record := countersign.promise_of_write(correlation, affected, undo_call, path, null);
 begin
     return countersign.record_success(correlation, answer, answer_summary, affected, images_before, images_after, promise.receipt, duplicates_for,
                                       promise.evidence, promise.did_nothing);

@@ -401,7 +401,7 @@ end $$;
 comment on function countersign.evidence_of_undo(jsonb, uuid[]) is 'The evidence of a write; if it is an undo: a column that only triggers set in the write is none that the undo set.';
 
 create function countersign.promise_of_write(
-    write uuid, affected bigint, said json, path text, out receipt json, out evidence jsonb, out did_nothing boolean
+    write uuid, affected bigint, said json, path text, undone uuid[], out receipt json, out evidence jsonb, out did_nothing boolean
 ) language plpgsql as $$
 declare
     facts      countersign.write_facts;
@@ -435,16 +435,18 @@ begin
         evidence := coalesce(evidence, '{}') || jsonb_build_object('untracked', untracked);
     end if;
     if (facts.needs_trial or facts.has_effects and untracked is not null) and facts.reason is null and said ->> 'reversible' = 'true' then
-        trial := countersign.try_undo(write, coalesce(countersign.evidence_of_undo(evidence, (countersign.claimed_attempt()).undo_of), '{}'), path);
+        trial := countersign.try_undo(write, coalesce(countersign.evidence_of_undo(evidence, coalesce(undone, (countersign.claimed_attempt()).undo_of)), '{}'), path);
     end if;
     receipt := countersign.receipt(said, facts, affected, untracked, trial, is_long);
 end $$;
-comment on function countersign.promise_of_write(uuid, bigint, json, text) is
-    'How a write can be undone: what its tool says of it, held against what the write did. CS005: the columns of a tracked table have changed.';
+comment on function countersign.promise_of_write(uuid, bigint, json, text, uuid[]) is
+    'How a write can be undone: what its tool says of it, held against what the write did. undone: what it undoes, if its attempt does not say so. '
+    'CS005: the columns of a tracked table have changed.';
 
 create function countersign.promise_of_preview(
-    preview uuid, affected bigint, said json, path text default pg_catalog.current_setting('search_path')
+    preview uuid, affected bigint, said json, undone uuid[], path text default pg_catalog.current_setting('search_path')
 ) returns json language sql volatile set search_path = pg_catalog, pg_temp as $$
-    select p.receipt from countersign.promise_of_write(preview, affected, said, path) p
+    select p.receipt from countersign.promise_of_write(preview, affected, said, path, undone) p
 $$;
-comment on function countersign.promise_of_preview(uuid, bigint, json, text) is 'What `finish` would say of a write that is rolled back.';
+comment on function countersign.promise_of_preview(uuid, bigint, json, uuid[], text) is
+    'What `finish` would say of a write that is rolled back, and that undoes others.';

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use types::{CorrelationId, Effects, ErrorCode, Failure};
 
 use crate::evidence::effects::{self, RecordedEffects};
+use crate::evidence::values::array;
 use crate::write::attempt::CANCEL_GRACE;
 use crate::write::definitions::{self, Definition};
 use crate::write::error_hints::HintQuery;
@@ -76,7 +77,7 @@ pub(crate) struct Trials<'a> {
     pub(crate) deadline: Instant,
 }
 
-const PROMISE_SQL: &str = "select countersign.promise_of_preview($1, $2, $3)";
+const PROMISE_SQL: &str = "select countersign.promise_of_preview($1, $2, $3, $4)";
 const AGREE_SQL: &str = "select countersign.agree_on_rows($1, $2, $3)";
 const DIFFERENCE_SQL: &str = "select countersign.difference_of_rows($1, $2)";
 const EXPORT_SQL: &str = "select pg_catalog.pg_export_snapshot()";
@@ -228,8 +229,13 @@ impl Trials<'_> {
         let search = definitions::search(self.executor, self.request);
         let params = effects::params(attempt);
         let claimed_rollback = json!(work.rollback.clone().of_write(&attempt.to_string()));
-        let promise =
-            [Some(attempt.to_string()), Some(work.rows_affected.to_string()), Some(claimed_rollback.to_string())];
+        let undone = Some(self.executor.undoes(self.request)).filter(|undone| !undone.is_empty());
+        let promise = [
+            Some(attempt.to_string()),
+            Some(work.rows_affected.to_string()),
+            Some(claimed_rollback.to_string()),
+            undone.map(|undone| array(&undone)),
+        ];
         let [id, affected] = [attempt.to_string(), work.rows_affected.to_string()].map(Some);
         let (rows_sql, rows_params) = match questions.rows {
             RowComparison::None => (None, Vec::new()),
