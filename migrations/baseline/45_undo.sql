@@ -395,6 +395,7 @@ declare
     t          countersign.tracked;
     conflicts  json[] := '{}';
     differing  json[];
+    broken_name  text;
     rows       countersign.net_change[];
 begin
     for recorded in
@@ -437,6 +438,10 @@ begin
             -- A value that its type does not have any more, such as a label of an enum that was renamed.
             when data_exception or undefined_object or undefined_function or datatype_mismatch then
                 differing := array[json_build_object('code', 'schema_changed', 'table', t.name, 'message', sqlerrm)];
+            -- A value that a domain does not take any more.
+            when integrity_constraint_violation then
+                get stacked diagnostics broken_name = constraint_name;
+                differing := array[json_build_object('code', 'constraint', 'table', t.name, 'constraint', broken_name, 'message', sqlerrm)];
         end;
         conflicts := conflicts || coalesce(differing, '{}');
     end loop;

@@ -93,6 +93,51 @@ create function countersign.may_take_back(relation oid, op text) returns boolean
 $$;
 comment on function countersign.may_take_back(oid, text) is 'Whether the login has the right to the undo of such a change, and no policy examines its rows. Only a trial tells it of the role of a caller.';
 
+create function countersign.calls_others(expression text) returns boolean
+language plpgsql stable as $$
+begin
+    return expression ~ 'SQLVALUEFUNCTION' or exists (
+        select from regexp_matches(expression, ':(?:op)?funcid (\d+)', 'g') f join pg_proc p on p.oid = f[1]::oid
+        where p.provolatile <> 'i' or p.pronamespace <> 'pg_catalog'::regnamespace);
+end $$;
+comment on function countersign.calls_others(text) is
+    'Whether an expression, as the catalog stores it, may give another answer than before or fail: it calls more than immutable functions of PostgreSQL.';
+
+create function countersign.refuses_old_rows(relation oid, is_kept boolean) returns boolean
+language plpgsql stable as $$
+declare
+    -- A foreign key makes PostgreSQL plan a look at the table on its other side.
+    others   oid[] := array(select distinct g.tgconstrrelid from pg_trigger g where g.tgrelid = refuses_old_rows.relation and g.tgconstrrelid <> 0);
+    parts    oid[] := relation || array(select p.relid::oid from pg_partition_tree(relation) p);
+    -- Of the columns, and of what they consist of.
+    domains  oid[] := array(
+        with recursive part (id) as (
+            select a.atttypid from pg_attribute a
+            where a.attrelid = any (relation || others) and a.attnum > 0 and not a.attisdropped and a.atttypid >= 16384
+              and (a.attrelid = refuses_old_rows.relation or exists (
+                   select from pg_trigger g join pg_constraint f on f.oid = g.tgconstraint
+                   where g.tgrelid = refuses_old_rows.relation and g.tgconstrrelid = a.attrelid
+                     and a.attnum = any (case when f.conrelid = a.attrelid then f.conkey else f.confkey end)))
+            union
+            select m.id from part p join pg_type y on y.oid = p.id
+            cross join lateral (
+                select y.typbasetype union all select y.typelem
+                union all select a.atttypid from pg_attribute a where a.attrelid = y.typrelid and a.attnum > 0 and not a.attisdropped
+                union all select r.rngsubtype from pg_range r where y.oid in (r.rngtypid, r.rngmultitypid)) m (id)
+            where m.id >= 16384
+        )
+        select p.id from part p join pg_type y on y.oid = p.id where y.typtype = 'd');
+begin
+    -- What a domain checks changes without a trace in the rows of the catalog that the table has.
+    return is_kept and domains <> '{}'
+        or exists (select from pg_constraint n where n.contypid = any (domains) and (not n.convalidated or countersign.calls_others(n.conbin::text)))
+        or exists (select from pg_constraint n where n.conrelid = any (parts) and n.contype = 'c' and countersign.calls_others(n.conbin::text))
+        or exists (select from pg_index i where i.indrelid = any (parts || others) and countersign.calls_others(concat(i.indexprs, i.indpred)));
+end $$;
+comment on function countersign.refuses_old_rows(oid, boolean) is
+    'Whether a check or an index may refuse a row that is there, or was a moment ago: NOT VALID constraints of domains, and functions that are not '
+    'PostgreSQL''s own or not immutable. With is_kept also where that may become so without a change of the table itself.';
+
 create function countersign.has_obstacles(t countersign.tracked, op text, is_moved boolean, is_kept boolean) returns boolean
 language plpgsql stable as $$
 declare
@@ -111,6 +156,7 @@ begin
            exists (select from pg_trigger g where g.tgrelid = c.oid and g.tgisinternal and g.tgenabled <> 'D' and g.tgfoid = any (actions)
                    and (op <> 'U' or is_moved or g.tgfoid = any (actions[4:])))
     into is_parted, is_in_the_way, is_referred_to from pg_class c where c.oid = t.relation;
+    is_in_the_way := is_in_the_way or countersign.refuses_old_rows(t.relation, is_kept);
     if is_kept then
         return is_in_the_way or is_parted or is_referred_to;
     end if;
@@ -130,6 +176,14 @@ begin
                       and exists (select from pg_trigger s where s.tgrelid = g.tgconstrrelid and not s.tgisinternal and s.tgtype & 1 = 0
                                                              and s.tgenabled <> 'D' and s.tgname not like '!countersign%')));
     end if;
+    -- A key that is set back takes along what refers to it: not so where that is another key, or where the row moves to another partition.
+    if is_moved and is_referred_to and not is_in_the_way then
+        is_in_the_way := exists (
+            select from pg_trigger g join pg_constraint f on f.oid = g.tgconstraint
+            where g.tgrelid = t.relation and g.tgisinternal and g.tgenabled <> 'D' and g.tgfoid = any (actions[4:])
+              and (is_parted or exists (select from pg_attribute a where a.attrelid = f.conrelid and a.attnum = any (f.conkey)
+                                          and a.attname = any (countersign.key_columns(f.conrelid)))));
+    end if;
     return is_in_the_way;
 end $$;
 comment on function countersign.has_obstacles(countersign.tracked, text, boolean, boolean) is
@@ -142,22 +196,19 @@ create function countersign.catalog_versions(relation oid, has_clocks boolean) r
 language plpgsql stable as $$
 begin
     -- A constraint or a rule changes pg_class or has triggers. One that was NOT VALID makes nothing plain when it is validated.
-    if not has_clocks then
-        return array(
-            select c.xmin from pg_class c where c.oid = catalog_versions.relation
-            union all select a.xmin from pg_attribute a where a.attrelid = catalog_versions.relation and a.attnum > 0
-            union all select g.xmin from pg_trigger g where g.tgrelid = catalog_versions.relation);
-    end if;
     return array(
         select c.xmin from pg_class c where c.oid = catalog_versions.relation
         union all select a.xmin from pg_attribute a where a.attrelid = catalog_versions.relation and a.attnum > 0
-        union all select v.xmin from pg_trigger g left join pg_proc p on p.oid = g.tgfoid and not g.tgisinternal and g.tgname not like '!countersign%'
-                  cross join lateral (values (g.xmin), (p.xmin)) v (xmin) where g.tgrelid = catalog_versions.relation
-        union all select i.xmin from pg_index i where i.indrelid = catalog_versions.relation);
+        union all select g.xmin from pg_trigger g where g.tgrelid = catalog_versions.relation
+        union all select i.xmin from pg_index i where i.indrelid = any (catalog_versions.relation || array(
+            select g.tgconstrrelid from pg_trigger g where g.tgrelid = catalog_versions.relation)))
+        || case when has_clocks then array(
+            select p.xmin from pg_trigger g join pg_proc p on p.oid = g.tgfoid
+            where g.tgrelid = catalog_versions.relation and not g.tgisinternal and g.tgname not like '!countersign%') end;
 end $$;
 comment on function countersign.catalog_versions(oid, boolean) is
-    'The transactions that made what the catalog says now of a table, its columns and triggers; with has_clocks of the functions of its triggers and '
-    'of its indexes, too.';
+    'The transactions that made what the catalog says now of a table, its columns and triggers, and of the indexes of it and of the tables that '
+    'foreign keys connect with it; with has_clocks of the functions of its triggers, too.';
 
 create function countersign.keep_table_facts() returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set quote_all_identifiers = off as $$
@@ -252,7 +303,10 @@ begin
         continue when facts.needs_trial;
         columns := countersign.set_by_clocks(w.relation, w.op);
         facts.needs_trial := columns is null or not countersign.may_take_back(w.relation, w.op)
-                             or countersign.has_obstacles(t, w.op, w.is_moved, false);
+                             -- A row that moves to another partition is deleted and inserted.
+                             or countersign.has_obstacles(t, w.op, w.is_moved or w.op in ('I', 'D') and exists (
+                                    select from countersign.kinds_of_change(write) o
+                                    where o.relation = w.relation and o.op in ('I', 'D') and o.op <> w.op), false);
         if not facts.needs_trial and columns <> '{}' and w.op = 'U' then
             stamped := countersign.free_numbers(t, columns);
             facts.needs_trial := w.is_moved or assigned is null or stamped is null or assigned && stamped;

@@ -178,6 +178,8 @@ grant execute on function
     countersign.set_by_clocks(oid, text),
     countersign.may_take_back(oid, text),
     countersign.has_obstacles(countersign.tracked, text, boolean, boolean),
+    countersign.refuses_old_rows(oid, boolean),
+    countersign.calls_others(text),
     countersign.catalog_versions(oid, boolean),
     countersign.kinds_of_change(uuid),
     countersign.examine_write(uuid),

@@ -25,6 +25,7 @@ mod receipts;
 mod receipts_clocks;
 mod receipts_kept;
 mod receipts_migrations;
+mod receipts_old_rows;
 mod receipts_triggers;
 mod retention;
 mod server;

@@ -23,7 +23,7 @@ const TABLE: &str = "create schema s; create table s.t (id int primary key, n in
     create function s.clock() returns trigger language plpgsql as $$ begin new.at := now(); return new; end $$;
     create function s.other() returns trigger language plpgsql as $$ begin new.n := abs(new.n); return new; end $$;
     create function s.nothing() returns trigger language plpgsql as $$ begin return null; end $$;";
-const SWEPT: &str = "select countersign.sweep('1 minute', 10)";
+pub(crate) const SWEPT: &str = "select countersign.sweep('1 minute', 10)";
 const CLOCK: &str = "create trigger clock before update on s.t for each row execute function s.clock();";
 
 /// Makes what is kept of the table false, by one statement of somebody else.
