@@ -93,6 +93,19 @@ begin
 end $$;
 comment on function countersign.evidence_of(uuid[]) is 'What writes have noted beside their effects, taken together.';
 
+create function countersign.clocks_of(relation oid) returns text[]
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    return array(
+        select a.attname::text from pg_attribute a join pg_type y on y.oid = a.atttypid
+        where a.attrelid = clocks_of.relation and a.attnum > 0 and (y.typcategory = 'D' or y.oid = 'uuid'::regtype)
+        union
+        select unnest(countersign.clock_columns(p.prosrc)) from pg_trigger g join pg_proc p on p.oid = g.tgfoid
+        where g.tgrelid = clocks_of.relation and not g.tgisinternal);
+end $$;
+comment on function countersign.clocks_of(oid) is
+    'Columns whose value before a write nobody wants back where a trigger sets them: times, uuids, and what its triggers set to the time or count up.';
+
 create function countersign.deviations(
     writes uuid[], undos uuid[], after_position bigint, evidence jsonb, out wrong json, out set_again json, out grown oid[]
 ) language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
@@ -160,6 +173,11 @@ begin
                            from (select (a.t).name, json_agg(distinct c.name) as columns
                                  from judged a cross join lateral unnest((a.t).columns, countersign.fields(a.d_before), countersign.fields(a.u_after)) c (name, b, n)
                                  where a.is_again and c.b is distinct from c.n and c.name = any (a.free) group by 1) t),
+               'otherwise', (select json_object_agg(t.name, t.columns)
+                             from (select (a.t).name, json_agg(distinct c.name) as columns
+                                   from judged a cross join lateral unnest((a.t).columns, countersign.fields(a.d_before), countersign.fields(a.u_after)) c (name, b, n)
+                                   where a.is_again and c.b is distinct from c.n and c.name = any (a.free)
+                                     and c.name <> all (countersign.clocks_of(a.relation)) group by 1) t),
                'first', (select json_agg(json_build_object('table', (a.t).name, 'key', a.key::json, 'columns', (
                              select json_object_agg(c.name, countersign.field_value(c.n))
                              from unnest((a.t).columns, countersign.fields(a.d_before), countersign.fields(a.u_after)) c (name, b, n)
@@ -170,7 +188,7 @@ begin
 end $$;
 comment on function countersign.deviations(uuid[], uuid[], bigint, jsonb) is
     'Where the recorded effects of undos are not the exact inverse of what they undo: wrong has the conflicts, set_again the columns that triggers set '
-    'and that no statement of the writes had set, grown the histories. With a position: the undo is what came after it in the same write.';
+    'and that no statement of the writes had set (otherwise: those that are no clocks), grown the histories. With a position: the undo is what came after it in the same write.';
 
 -- How an undo is carried out. The last argument is evaluated where `undo` is called: the search_path of the session, for the triggers and
 -- policies of the tables.

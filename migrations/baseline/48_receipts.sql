@@ -396,6 +396,7 @@ declare
     is_seen      boolean := facts.has_effects or affected = 0 and untracked is null;
     reason       text := coalesce(facts.reason, case when not is_seen then 'image_missing' end, trial -> 'conflicts' -> 0 ->> 'code');
     others       text[];
+    otherwise    text;
     receipt      jsonb;
 begin
     if said is null then
@@ -422,8 +423,14 @@ begin
                                        union select json_array_elements_text(trial -> 'written')) o where n is not null order by 1);
     end if;
     receipt := said::jsonb || jsonb_build_object('checked', facts.has_effects and reason is null or affected = 0 and is_seen);
+    if json_typeof(trial -> 'set_again' -> 'otherwise') = 'object' then
+        otherwise := (select format('Its undo leaves %s otherwise than before it: triggers set that again, and it is no clock.',
+                                    string_agg(concat_ws(' ', t.key, (select string_agg(c, ', ' order by c) from json_array_elements_text(t.value) c)), '; '
+                                               order by t.key))
+                      from json_each(trial -> 'set_again' -> 'otherwise') t);
+    end if;
     -- Triggers changed or deleted rows that nobody has recorded, or the write was too large to be tried.
-    if facts.needs_trial and trial is null and reason is null or is_long
+    if facts.needs_trial and trial is null and reason is null or is_long or otherwise is not null
        or untracked @? 'strict $.* ? (@[1] > 0 || @[2] > 0)'
     then
         receipt := receipt || '{"checked": false}';
@@ -432,7 +439,7 @@ begin
         'reversible', true, 'undo_tool', receipt -> 'undo_tool', 'undo_params', receipt -> 'undo_params', 'undo_calls', receipt -> 'undo_calls',
         'checked', receipt -> 'checked', 'reason', reason, 'not_restored', case when others <> '{}' then to_json(others) end,
         'set_by_triggers', coalesce(trial -> 'set_again' -> 'columns', case when trial is null then facts.set_by_triggers::json end),
-        'note', nullif(concat_ws(' ', receipt ->> 'note', case when is_long then
+        'note', nullif(concat_ws(' ', receipt ->> 'note', otherwise, case when is_long then
             'It took long, and its undo takes longer: if that is more than a call may take, a person can undo it (countersign undo).' end), '')));
 end $$;
 comment on function countersign.receipt(json, countersign.write_facts, bigint, jsonb, json, boolean) is

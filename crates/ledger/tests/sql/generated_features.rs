@@ -33,6 +33,7 @@ const FEATURES: &[(&str, u8, Feature)] = &[
     ("old rows", 1, Tables::old_rows),
     ("old domain", 1, Tables::old_domain),
     ("asking check", 1, Tables::asking_check),
+    ("sum", 1, Tables::sum),
     ("moving parent", 1, Tables::moving_parent),
     ("index of a parent", 1, Tables::index_of_a_parent),
 ];
@@ -459,6 +460,12 @@ impl Tables {
         self.make(format!("alter table {of} add constraint {name} check ({limit}_holds(n))"));
         self.make(format!("update {limit} set most = 20"));
         self.outside.push(format!("update {limit} set most = 10"));
+    }
+
+    ///
+    fn sum(&mut self, table: usize, name: &str) {
+        self.column(table, "balance", "bigint", "not null default 100", &[]);
+        self.before(name, table, "new.balance := new.balance + coalesce(new.n, 0)");
     }
 
     ///

@@ -131,3 +131,25 @@ async fn a_key_that_moves_with_its_parent_is_tried() {
         trial.keeps_its_word("update s.pk set a = 4 where a = 3").await;
     }
 }
+
+/// R-16: what is neither a clock nor a counter is not what it was, and nobody says that it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_that_accumulates_is_no_clock() {
+    let trial = Trial::new(
+        "accumulates",
+        "create schema s; create table s.t (id int primary key, amount int, balance int, prev int, at timestamptz, token uuid);
+         insert into s.t values (1, 5, 100, 0, 'epoch', gen_random_uuid());
+         create function s.sum() returns trigger language plpgsql as $$ begin new.balance := old.balance + new.amount; new.prev := old.amount;
+             new.at := now(); new.token := gen_random_uuid(); return new; end $$;
+         create trigger sum before update on s.t for each row execute function s.sum(); select countersign.track('s.t')",
+    )
+    .await;
+    let written = trial.write("update s.t set amount = 10 where id = 1").await;
+    assert!(written.receipt.reversible && !written.receipt.checked, "{:?}", written.receipt);
+    let note =
+        "Its undo leaves s.t balance, prev otherwise than before it: triggers set that again, and it is no clock.";
+    assert!(written.receipt.note.ends_with(note), "{:?}", written.receipt);
+    let undone = trial.undo(&written, false).await.expect_done("an undo that accumulates");
+    assert_eq!(trial.database.value("select balance from s.t").await, "115");
+    assert!(!undone.receipt.checked, "{:?}", undone.receipt);
+}

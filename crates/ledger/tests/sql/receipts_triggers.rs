@@ -44,7 +44,8 @@ async fn columns_that_triggers_set_need_no_declaration() {
     ] {
         let trial = Trial::new(&format!("n1_{name}"), &stamped(column, body, clause)).await;
         for sql in WRITES {
-            trial.restores(sql).await;
+            // Who wrote last is neither a time nor a counter: what it was is not promised.
+            if name == "login" { trial.keeps_its_word(sql).await } else { trial.restores(sql).await }
         }
     }
 }
