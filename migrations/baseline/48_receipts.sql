@@ -196,19 +196,22 @@ create function countersign.catalog_versions(relation oid, has_clocks boolean) r
 language plpgsql stable as $$
 begin
     -- A constraint or a rule changes pg_class or has triggers. One that was NOT VALID makes nothing plain when it is validated.
+    if not has_clocks then
+        return array(
+            select c.xmin from pg_class c where c.oid = catalog_versions.relation
+            union all select a.xmin from pg_attribute a where a.attrelid = catalog_versions.relation and a.attnum > 0
+            union all select g.xmin from pg_trigger g where g.tgrelid = catalog_versions.relation
+            union all select i.xmin from pg_index i where i.indrelid = catalog_versions.relation);
+    end if;
     return array(
         select c.xmin from pg_class c where c.oid = catalog_versions.relation
         union all select a.xmin from pg_attribute a where a.attrelid = catalog_versions.relation and a.attnum > 0
-        union all select g.xmin from pg_trigger g where g.tgrelid = catalog_versions.relation
-        union all select i.xmin from pg_index i where i.indrelid = any (catalog_versions.relation || array(
-            select g.tgconstrrelid from pg_trigger g where g.tgrelid = catalog_versions.relation)))
-        || case when has_clocks then array(
-            select p.xmin from pg_trigger g join pg_proc p on p.oid = g.tgfoid
-            where g.tgrelid = catalog_versions.relation and not g.tgisinternal and g.tgname not like '!countersign%') end;
+        union all select v.xmin from pg_trigger g left join pg_proc p on p.oid = g.tgfoid and not g.tgisinternal and g.tgname not like '!countersign%'
+                  cross join lateral (values (g.xmin), (p.xmin)) v (xmin) where g.tgrelid = catalog_versions.relation
+        union all select i.xmin from pg_index i where i.indrelid = catalog_versions.relation);
 end $$;
 comment on function countersign.catalog_versions(oid, boolean) is
-    'The transactions that made what the catalog says now of a table, its columns and triggers, and of the indexes of it and of the tables that '
-    'foreign keys connect with it; with has_clocks of the functions of its triggers, too.';
+    'The transactions that made what the catalog says now of a table, its columns, triggers and indexes; with has_clocks of the functions of its triggers, too.';
 
 create function countersign.keep_table_facts() returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set quote_all_identifiers = off as $$
@@ -223,7 +226,12 @@ declare
 begin
     for t in
         select k.* from countersign.tracked k join pg_class c on c.oid = k.relation
-        where k.is_current and k.catalog_versions is distinct from countersign.catalog_versions(k.relation, k.clock_numbers <> '{}')
+        where k.is_current and (
+              k.catalog_versions is distinct from countersign.catalog_versions(k.relation, k.clock_numbers <> '{}')
+              -- An index of the table on the other side of a foreign key: a write has no time to look for it.
+              or k.plain_changes <> '' and exists (
+                 select from pg_trigger g join pg_index i on i.indrelid = g.tgconstrrelid
+                 where g.tgrelid = k.relation and num_nonnulls(i.indexprs, i.indpred) > 0 and countersign.calls_others(concat(i.indexprs, i.indpred))))
         for no key update of k skip locked
     loop
         -- Before the rest: what is found may be newer than the versions, and never older.

@@ -232,3 +232,25 @@ async fn no_agent_undoes_what_the_manifest_calls_irreversible() {
     assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
     assert_eq!(db.value(status).await, before);
 }
+
+/// U-7: the undo sets the column of a trigger as well, and leaves it to the trigger.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_under_a_clock_is_not_announced_as_final() {
+    let attack = Attack::begin().await;
+    attack
+        .db
+        .run(
+            "alter table shop.orders add updated_at timestamptz not null default now();
+             create function shop.touch() returns trigger language plpgsql as $$ begin new.updated_at := now(); return new; end $$;
+             create trigger touch before update on shop.orders for each row execute function shop.touch();
+             select countersign.track('shop.orders')",
+        )
+        .await;
+    let paid = attack.server.succeed("set_status", json!({"id": 1, "status": "paid"})).await;
+    let asked = json!({"tool": "undo_mutation", "params": {"correlation_id": receipt(&paid)}});
+    let previewed = attack.server.succeed("preview_mutation", asked).await;
+    let undone = attack.undo(receipt(&paid)).await;
+    for rollback in [&previewed["data"]["rollback"], &undone["meta"]["rollback"]] {
+        assert_eq!((&rollback["reversible"], &rollback["checked"]), (&json!(true), &json!(true)), "{rollback}");
+    }
+}

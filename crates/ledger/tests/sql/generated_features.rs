@@ -35,7 +35,6 @@ const FEATURES: &[(&str, u8, Feature)] = &[
     ("asking check", 1, Tables::asking_check),
     ("sum", 1, Tables::sum),
     ("moving parent", 1, Tables::moving_parent),
-    ("index of a parent", 1, Tables::index_of_a_parent),
 ];
 
 const ROW_TRIGGER: &str = "for each row execute function";
@@ -485,28 +484,5 @@ impl Tables {
         for change in ["update T set a = a + 1", "update T set a = 5 - a", "delete from T where a = 3"] {
             self.statements.push(change.replace('T', &up));
         }
-    }
-
-    /// R-6 (c), R-7.
-    fn index_of_a_parent(&mut self, _table: usize, name: &str) {
-        let (up, down) = (format!("{}.{name}_up", self.space), format!("{}.{name}_down", self.space));
-        self.make(format!("create domain {up}_kind as int"));
-        self.make(format!(
-            "set search_path = {}; create function {up}_of(int) returns int language sql immutable as 'select $1::{name}_up_kind::int'; reset search_path", self.space
-        ));
-        self.make(format!("create table {up} (id int primary key, x int)"));
-        self.make(format!("create table {down} (id int primary key, up int references {up}, w int)"));
-        self.make(format!("insert into {up} values (1, 1)"));
-        self.make(format!("insert into {down} values (1, 1, 1), (2, 1, 2)"));
-        self.make(format!("set search_path = {}; create index on {up} ({up}_of(x)); reset search_path", self.space));
-        if self.random.bool() {
-            let function = self.function(&format!("{name}_later"), "return null;");
-            self.make(format!(
-                "create constraint trigger later after update on {down} deferrable initially deferred for each row execute function {function}()"
-            ));
-        }
-        self.track(&down, &[""]);
-        self.statements.push(format!("update {down} set w = w + 1"));
-        self.statements.push(format!("delete from {down} where id = 2"));
     }
 }
