@@ -196,6 +196,7 @@ create table countersign.tracked (
     maintained   text[]       not null,
     sensitive    text[]       not null,
     is_log       boolean      not null,
+    not_log      boolean      not null default false check (not (is_log and not_log)),
     all_writers  boolean      not null,
     writers      name[]       not null,
     is_current   boolean      not null default true,
@@ -220,6 +221,7 @@ comment on column countersign.tracked.unstored is 'Virtual generated columns: nu
 comment on column countersign.tracked.maintained is 'Columns that triggers maintain: an undo need not restore them.';
 comment on column countersign.tracked.sensitive is 'Columns that are null in row images; a keyed hash stands for them.';
 comment on column countersign.tracked.is_log is 'Append-only history: an undo may add rows to it.';
+comment on column countersign.tracked.not_log is 'Declared to be none: what triggers add to it, an undo takes back or is refused.';
 comment on column countersign.tracked.all_writers is 'Changes by logins that are no server''s are recorded too.';
 comment on column countersign.tracked.writers is 'The servers'' logins that the triggers know.';
 comment on column countersign.tracked.catalog_versions is

@@ -122,16 +122,16 @@ begin
                                set_shape.sensitive)
     then
         update countersign.tracked t
-        set maintained = set_shape.maintained, is_log = set_shape.is_log, all_writers = set_shape.all_writers, writers = new.writers,
+        set maintained = set_shape.maintained, is_log = coalesce(set_shape.is_log, false), not_log = not coalesce(set_shape.is_log, true), all_writers = set_shape.all_writers, writers = new.writers,
             all_writers_since = case when set_shape.all_writers then t.all_writers_since end
         where t.shape = old.shape;
         new.shape := old.shape;
     else
         update countersign.tracked t set is_current = false where t.shape = old.shape;
         insert into countersign.tracked (relation, name, columns, numbers, types, type_ids, type_mods, key_columns, key_operators, fixed, computed, unstored, maintained, sensitive,
-            is_log, all_writers, writers, unbroken_since, all_writers_since)
+            is_log, not_log, all_writers, writers, unbroken_since, all_writers_since)
         values (target, new.name, new.columns, new.numbers, new.types, new.type_ids, new.type_mods, new.key_columns, new.key_operators, new.fixed, new.computed, new.unstored,
-            set_shape.maintained, set_shape.sensitive, set_shape.is_log, set_shape.all_writers, new.writers, old.unbroken_since,
+            set_shape.maintained, set_shape.sensitive, coalesce(set_shape.is_log, false), not coalesce(set_shape.is_log, true), set_shape.all_writers, new.writers, old.unbroken_since,
             case when set_shape.all_writers then old.all_writers_since end)
         returning shape into new.shape;
     end if;
@@ -164,7 +164,7 @@ comment on function countersign.set_shape(regclass, text[], text[], boolean, boo
     'Notes the columns of a table, and makes the functions that record and restore its rows; the number of the shape.';
 
 create function countersign.track(
-    target regclass, maintained text[] default '{}', sensitive text[] default '{}', is_log boolean default false,
+    target regclass, maintained text[] default '{}', sensitive text[] default '{}', is_log boolean default null,
     all_writers boolean default false
 ) returns integer language plpgsql set search_path = pg_catalog, pg_temp set client_min_messages = warning set quote_all_identifiers = off as $$
 declare
@@ -237,7 +237,7 @@ begin
         order by k.relation
     loop
         perform countersign.set_shape(t.relation, countersign.columns_now(t, t.maintained), countersign.columns_now(t, t.sensitive),
-                                      t.is_log, t.all_writers);
+                                      case when t.is_log or t.not_log then t.is_log end, t.all_writers);
         renewed := renewed + 1;
     end loop;
     return renewed;
@@ -313,7 +313,7 @@ begin
     from countersign.rebound n
     where n.before = b.after and n.last_id = newest and b.last_id < n.last_id;
     for t in select k.* from countersign.tracked k where k.shape = any (shapes) loop
-        perform countersign.set_shape(t.relation, t.maintained, t.sensitive, t.is_log, t.all_writers);
+        perform countersign.set_shape(t.relation, t.maintained, t.sensitive, case when t.is_log or t.not_log then t.is_log end, t.all_writers);
     end loop;
     return cardinality(befores);
 end $$;
@@ -548,7 +548,7 @@ begin
           and exists (select from pg_class c where c.oid = k.relation)
         order by k.name
     loop
-        perform countersign.track(t.relation, t.maintained, t.sensitive, t.is_log, t.all_writers);
+        perform countersign.track(t.relation, t.maintained, t.sensitive, case when t.is_log or t.not_log then t.is_log end, t.all_writers);
         return next t.relation;
     end loop;
 end $$;

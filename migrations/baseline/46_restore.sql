@@ -107,20 +107,35 @@ comment on function countersign.clocks_of(oid) is
     'Columns whose value before a write nobody wants back where a trigger sets them: times, uuids, and what its triggers set to the time or count up.';
 
 create function countersign.deviations(
-    writes uuid[], undos uuid[], after_position bigint, evidence jsonb, out wrong json, out set_again json, out grown oid[]
+    writes uuid[], undos uuid[], after_position bigint, evidence jsonb, out wrong json, out set_again json, out grown oid[], out kept json
 ) language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
     last_position  bigint := case when after_position > 0 then after_position else 9223372036854775807 end;
+    left_alone     oid[];
 begin
-    -- A history: the write, and its undo, have only added rows, and only by triggers.
+    -- Perhaps a history: the write, and its undo, have only added rows, and only by triggers. A person may take it for one.
     grown := array(
         select distinct u.relation from countersign.effect u
+        join countersign.tracked k on k.relation = u.relation and k.is_current and not k.is_log and not k.not_log
         where u.correlation_id = any (undos) and u.position > after_position and u.op = 'I' and u.by_trigger
           and exists (select from countersign.effect e where e.correlation_id = any (writes) and e.relation = u.relation and e.position <= last_position)
           and not exists (select from countersign.effect e
                           where e.correlation_id = any (writes) and e.relation = u.relation and e.position <= last_position
                             and not (e.op in ('I', 'N') and e.by_trigger)));
+    -- Those to which the undo has only added rows as well.
+    left_alone := array(
+        select g from unnest(grown) g
+        where not exists (select from countersign.effect e where e.correlation_id = any (undos) and e.relation = g and e.position > after_position
+                          and not (e.op in ('I', 'N') and e.by_trigger)));
+    if left_alone <> '{}' then
+        select json_agg(json_build_object('table', countersign.table_name(n.relation), 'left', n.left_there, 'added', n.added) order by n.relation)
+        into kept
+        from (select e.relation, count(*) filter (where e.correlation_id = any (writes) and e.position <= last_position) as left_there,
+                     count(*) filter (where e.correlation_id = any (undos) and e.position > after_position) as added
+              from countersign.effect e
+              where e.correlation_id = any (writes || undos) and e.relation = any (left_alone) and e.op = 'I' group by e.relation) n;
+    end if;
     with compared as materialized (
         select coalesce(d.relation, u.relation) as relation, coalesce(d.shape, u.shape) as shape, coalesce(d.key, u.key) as key,
                d.before as d_before, d.after as d_after, u.before as u_before, u.after as u_after,
@@ -131,10 +146,7 @@ begin
         -- The images themselves first: most rows need no look at their columns.
         where (u.before is distinct from d.after or u.after is distinct from d.before
                or u.secret_before is distinct from d.secret_after or u.secret_after is distinct from d.secret_before)
-          -- The undo has only added rows to it as well.
-          and not (coalesce(d.relation, u.relation) = any (grown) and not exists (
-              select from countersign.effect e where e.correlation_id = any (undos) and e.relation = any (grown) and e.position > after_position
-              and e.relation = coalesce(d.relation, u.relation) and not (e.op in ('I', 'N') and e.by_trigger)))
+          and coalesce(d.relation, u.relation) <> all (left_alone)
     ), shape as materialized (
         select k.shape, n as t,
                -- The columns that triggers may set again: those that no statement of the write has set, and of a row that
@@ -188,7 +200,8 @@ begin
 end $$;
 comment on function countersign.deviations(uuid[], uuid[], bigint, jsonb) is
     'Where the recorded effects of undos are not the exact inverse of what they undo: wrong has the conflicts, set_again the columns that triggers set '
-    'and that no statement of the writes had set (otherwise: those that are no clocks), grown the histories. With a position: the undo is what came after it in the same write.';
+    'and that no statement of the writes had set (otherwise: those that are no clocks), grown what may be histories, and kept '
+    'how many rows of these are left and added. With a position: the undo is what came after it in the same write.';
 
 -- How an undo is carried out. The last argument is evaluated where `undo` is called: the search_path of the session, for the triggers and
 -- policies of the tables.
@@ -223,7 +236,7 @@ begin
     return countersign.restore_rows(writes, net, (countersign.claimed_attempt()).correlation_id, 0, countersign.evidence_of(writes), path);
 end $$;
 comment on function countersign.undo(uuid[], boolean, text) is
-    'Undoes writes, all rows or none. {status: ok, rows, set_again, written} or {status: conflict, conflicts}; then nothing was changed. Without is_executing it '
+    'Undoes writes, all rows or none. {status: ok, rows, set_again, written, not_restored} or {status: conflict, conflicts}; then nothing was changed. Without is_executing it '
     'only looks, and locks nothing.';
 
 create function countersign.claimed_attempt() returns countersign.attempt
@@ -290,6 +303,7 @@ declare
     set_again    json;
     histories    oid[];
     grown        oid[] := '{}';
+    kept         json;
     conflict     json;
     refusal      json;
     broken_name  text;
@@ -338,7 +352,7 @@ begin
             end if;
             perform countersign.settle(path);
             if is_guarded or kinds = 'R' then
-                select d.wrong, d.set_again, d.grown into wrong, set_again, histories
+                select d.wrong, d.set_again, d.grown, d.kept into wrong, set_again, histories, kept
                 from countersign.deviations(writes, array[undo], after_position, evidence) d;
                 if wrong is not null then
                     conflict := wrong;
@@ -355,7 +369,7 @@ begin
                 written := (select json_agg(countersign.table_name(n.key::oid)) from jsonb_each(counts_now) n
                             where n.value is distinct from counts -> n.key);
             end if;
-            return json_strip_nulls(json_build_object('status', 'ok', 'rows', total, 'set_again', set_again, 'written', written));
+            return json_strip_nulls(json_build_object('status', 'ok', 'rows', total, 'set_again', set_again, 'written', written, 'not_restored', kept));
         exception
             -- A column got another type, and a trigger's function has plans of this session that are older: another session has none.
             when transaction_rollback or lock_not_available or insufficient_resources or operator_intervention or system_error or datatype_mismatch then

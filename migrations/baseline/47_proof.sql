@@ -14,17 +14,25 @@ $$;
 comment on function countersign.is_declared_undo(countersign.attempt, integer) is
     'Whether the call is the one by which the write said that it is undone, or that part of it.';
 
-create function countersign.prove_inverse(writes uuid[], undos uuid[]) returns void
+create function countersign.prove_inverse(writes uuid[], undos uuid[], is_agreed boolean) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-    wrong  json := (countersign.deviations(writes, undos, 0, countersign.evidence_of(writes))).wrong;
+    wrong  json;
+    kept   json;
 begin
+    select d.wrong, d.kept into wrong, kept from countersign.deviations(writes, undos, 0, countersign.evidence_of(writes)) d;
+    if wrong is null and not is_agreed and kept is not null then
+        wrong := (select json_agg(json_build_object('code', 'side_effects', 'table', k ->> 'table', 'message', format(
+                      'its rows that triggers added would stay (%s), and others come (%s): a person may agree to that. If it is a log, declare it '
+                      'with --is-log, or else with --not-log (countersign track)', k ->> 'left', k ->> 'added'))) from json_array_elements(kept) k);
+    end if;
     if wrong is not null then
         raise exception 'the rows are not what they were before the write' using errcode = 'CS002', detail = wrong::text;
     end if;
 end $$;
-comment on function countersign.prove_inverse(uuid[], uuid[]) is
-    'CS002 unless the recorded effects of undos are the exact inverse of what they undo, but for maintained columns, log tables, and what `deviations` lets pass.';
+comment on function countersign.prove_inverse(uuid[], uuid[], boolean) is
+    'CS002 unless the recorded effects of undos are the exact inverse of what they undo, but for maintained columns, log tables, and what `deviations` '
+    'lets pass: what may be a history only if a person agrees.';
 
 create function countersign.is_single_inverse(undone uuid[], undo uuid) returns boolean
 language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off
@@ -79,7 +87,7 @@ begin
     end if;
     if part is not null or not countersign.is_single_inverse(a.undo_of, a.correlation_id) then
         if exists (select from countersign.effect e where e.correlation_id = any (a.undo_of)) then
-            perform countersign.prove_inverse(a.undo_of, undos);
+            perform countersign.prove_inverse(a.undo_of, undos, a.by_operator or a.proposal_id is not null);
         end if;
         if part is null and not (cardinality(a.undo_of) = 1 and countersign.is_declared_undo(a, null))
            and exists (select from countersign.record r where r.correlation_id = any (a.undo_of) and r.rows_affected is distinct from 0

@@ -405,6 +405,7 @@ declare
     reason       text := coalesce(facts.reason, case when not is_seen then 'image_missing' end, trial -> 'conflicts' -> 0 ->> 'code');
     others       text[];
     otherwise    text;
+    stays        text;
     receipt      jsonb;
 begin
     if said is null then
@@ -428,7 +429,8 @@ begin
     if untracked is not null or facts.logs <> '{}' or trial is not null then
         others := array(select n from (select countersign.table_name(u.key::oid) as n from jsonb_each(untracked) u
                                        union select unnest(facts.logs)
-                                       union select json_array_elements_text(trial -> 'written')) o where n is not null order by 1);
+                                       union select json_array_elements_text(trial -> 'written')
+                                       union select k ->> 'table' from json_array_elements(trial -> 'not_restored') k) o where n is not null order by 1);
     end if;
     receipt := said::jsonb || jsonb_build_object('checked', facts.has_effects and reason is null or affected = 0 and is_seen);
     if json_typeof(trial -> 'set_again' -> 'otherwise') = 'object' then
@@ -437,8 +439,14 @@ begin
                                                order by t.key))
                       from json_each(trial -> 'set_again' -> 'otherwise') t);
     end if;
+    if trial -> 'not_restored' is not null then
+        stays := (select format('Its undo leaves %s: triggers fill that, and only a person agrees to it, unless it is a log (countersign track --is-log).',
+                                string_agg(format('%s of %s and adds %s', sentence.rows, k ->> 'table', k ->> 'added'), '; ' order by k ->> 'table'))
+                  from json_array_elements(trial -> 'not_restored') k
+                  cross join lateral (select concat(k ->> 'left', case when k ->> 'left' = '1' then ' row' else ' rows' end) as rows) sentence);
+    end if;
     -- Triggers changed or deleted rows that nobody has recorded, or the write was too large to be tried.
-    if facts.needs_trial and trial is null and reason is null or is_long or otherwise is not null
+    if facts.needs_trial and trial is null and reason is null or is_long or otherwise is not null or stays is not null
        or untracked @? 'strict $.* ? (@[1] > 0 || @[2] > 0)'
     then
         receipt := receipt || '{"checked": false}';
@@ -447,7 +455,7 @@ begin
         'reversible', true, 'undo_tool', receipt -> 'undo_tool', 'undo_params', receipt -> 'undo_params', 'undo_calls', receipt -> 'undo_calls',
         'checked', receipt -> 'checked', 'reason', reason, 'not_restored', case when others <> '{}' then to_json(others) end,
         'set_by_triggers', coalesce(trial -> 'set_again' -> 'columns', case when trial is null then facts.set_by_triggers::json end),
-        'note', nullif(concat_ws(' ', receipt ->> 'note', otherwise, case when is_long then
+        'note', nullif(concat_ws(' ', receipt ->> 'note', stays, otherwise, case when is_long then
             'It took long, and its undo takes longer: if that is more than a call may take, a person can undo it (countersign undo).' end), '')));
 end $$;
 comment on function countersign.receipt(json, countersign.write_facts, bigint, jsonb, json, boolean) is

@@ -309,7 +309,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp set enab
 declare
     conflicts  text;
 begin
-    perform countersign.prove_inverse(writes, array[(countersign.claimed_attempt()).correlation_id]);
+    perform countersign.prove_inverse(writes, array[(countersign.claimed_attempt()).correlation_id], true);
     return '[]'::json;
 exception
     when sqlstate 'CS002' then

@@ -29,8 +29,9 @@ grant select on all tables in schema shop to countersign_reader;
 grant select, insert, update, delete on all tables in schema shop to countersign_writer;
 ";
 
-const TRACK: &str = "select countersign.track(t) from unnest(array['shop.customer', 'shop.orders', 'shop.history', \
-                     'shop.visit', 'shop.\"Color Chart\"']::regclass[]) t";
+const TRACK: &str = "select countersign.track('shop.history', is_log => true), \
+                     countersign.track(t) from unnest(array['shop.customer', 'shop.orders', 'shop.visit', \
+                     'shop.\"Color Chart\"']::regclass[]) t";
 
 async fn shop() -> Database {
     let db = database().await;

@@ -181,3 +181,47 @@ async fn parts_that_cannot_be_undone_one_after_another_are_one_transaction() {
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);
     assert_eq!(db.contents("shop").await, before);
 }
+
+/// An outbox that a trigger fills.
+const OUTBOX: &str = "
+create table shop.queue (id int generated always as identity primary key, what text);
+create function shop.enqueue() returns trigger language plpgsql as $$ begin insert into shop.queue (what) values (new.status); return null; end $$;
+create trigger enqueue after update on shop.orders for each row execute function shop.enqueue();
+grant all on shop.queue to public; select countersign.track('shop.queue')";
+
+/// F-1, R-3.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_stays_in_an_outbox_is_said_before_the_undo_and_agreed_to_by_a_person() {
+    let (db, server, url) = shop().await;
+    db.run(OUTBOX).await;
+    let paid = server.succeed("set_status", json!({"id": 1, "status": "paid"})).await;
+    let (receipt, id) = (&paid["meta"]["rollback"], paid["meta"]["correlation_id"].as_str().unwrap());
+    assert_eq!((&receipt["checked"], &receipt["not_restored"]), (&json!(false), &json!(["shop.queue"])), "{receipt}");
+    let refused = server.fail("undo_mutation", json!({"correlation_id": id}), "undo_conflict").await;
+    let conflict = &refused["conflicts"][0];
+    assert_eq!((&conflict["code"], &conflict["table"]), (&json!("side_effects"), &json!("shop.queue")), "{refused}");
+    assert!(
+        conflict["message"].as_str().unwrap().contains("declare it with --is-log, or else with --not-log"),
+        "{refused}"
+    );
+
+    let stays = "Stays: 1 row of shop.queue, to which triggers add: the undo leaves what is there, and adds 1 ";
+    let tried = undo(&url, &[id, "--dry-run"]).await.succeeded();
+    assert!(tried.out.contains(stays), "{}", tried.out);
+    let shown = undo(&url, &["plan", "--from", "1h"]).await.succeeded();
+    assert!(shown.out.contains("1 writes, 1 row: 1 clean") && shown.out.contains(stays), "{}", shown.out);
+    assert!(!shown.out.contains("delete 1 row of shop.queue"), "{}", shown.out);
+    let plan = object(&undo(&url, &["plan", "--from", "1h", "--json"]).await);
+    assert_eq!(plan["report"]["not_restored"], json!([{"table": "shop.queue", "left": 1, "added": 1}]), "{plan}");
+    let ran = run(&url, &plan).await.succeeded();
+    assert!(ran.out.contains(stays), "{}", ran.out);
+    let rows = "select string_agg(what, ' ' order by id) from shop.queue";
+    assert_eq!(db.value(rows).await, "paid open");
+
+    // A log by declaration grows by anybody's undo.
+    db.run("select countersign.track('shop.queue', is_log => true)").await;
+    let sent = server.succeed("set_status", json!({"id": 1, "status": "sent"})).await;
+    assert_eq!(sent["meta"]["rollback"]["checked"], true, "{sent}");
+    server.succeed("undo_mutation", json!({"correlation_id": sent["meta"]["correlation_id"]})).await;
+    assert_eq!(db.value(rows).await, "paid open sent open");
+}

@@ -60,7 +60,7 @@ kinds! {
         "call the undo tool that the write names (countersign audit show), if it names one"
     /// A trigger or an action of a foreign key would change the restored row.
     SideEffects "side_effects" "that a trigger or an action of a foreign key changed otherwise"
-        "declare the column as maintained (countersign track), if a trigger sets it"
+        "declare the column as maintained, if a trigger sets it, or the table with --is-log or --not-log, if one fills it (countersign track)"
     /// The login lacks a privilege that the undo needs.
     NotPermitted "not_permitted" "not permitted" "grant the login what the write needed"
     /// Another undo has already undone the write.

@@ -257,7 +257,7 @@ async fn one_page(
         UndoOutcome::Undone { correlation_id, .. } => {
             return Ok(Redirect::to(&state.database.path(format_args!("/records/{correlation_id}"))).into_response());
         }
-        UndoOutcome::WouldUndo { rows } => (rows, Vec::new()),
+        UndoOutcome::WouldUndo { rows, .. } => (rows, Vec::new()),
         UndoOutcome::Conflicts { conflicts, rows, .. } => (rows, conflicts),
     };
     let conflicts = state.database.records.masks().await?.conflicts(conflicts);
@@ -342,6 +342,9 @@ fn headline(report: &PlanReport) -> String {
     }
     if left_out > 0 {
         headline += &format!(" {} left out.", writes(left_out));
+    }
+    for kept in &report.not_restored {
+        headline += &format!(" Stays: {kept}.");
     }
     headline
 }

@@ -29,6 +29,9 @@ pub(crate) struct TrackArgs {
     /// The tables are logs: an undo may add rows to them.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     is_log: Option<bool>,
+    /// The tables are no logs: an undo that would leave rows there that triggers have added is refused.
+    #[arg(long, conflicts_with = "is_log")]
+    not_log: bool,
     /// Also record changes made outside countersign, with login and application_name.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     all_writers: Option<bool>,
@@ -70,6 +73,7 @@ pub(crate) async fn track(arguments: TrackArgs, settings: &DatabaseSettings) -> 
         maintained: columns(arguments.maintained),
         sensitive: columns(arguments.sensitive),
         is_log: arguments.is_log,
+        not_log: arguments.not_log,
         all_writers: arguments.all_writers,
         dry_run: arguments.print,
     };
@@ -108,7 +112,7 @@ fn described(table: &TrackedTable) -> String {
             parts.push(format!("{what} ({})", columns.join(", ")));
         }
     }
-    parts.extend(table.is_log.then(|| "log".to_owned()));
+    parts.extend(table.is_log.map(|is_log| if is_log { "log" } else { "no log" }.to_owned()));
     parts.extend(table.all_writers.then(|| "all writers".to_owned()));
     format!("{}: {}", table.name, parts.join(", "))
 }

@@ -19,8 +19,10 @@ pub struct TrackOptions {
     pub maintained: Option<Vec<String>>,
     /// The columns of which only a keyed hash is recorded. Applies to the tables that have them.
     pub sensitive: Option<Vec<String>>,
-    /// Whether the tables are logs, to which an undo may add rows.
+    /// Whether the tables are logs, to which an undo may add rows. False takes the declaration back.
     pub is_log: Option<bool>,
+    /// Declares the tables to be no logs: an undo that would leave rows there is refused.
+    pub not_log: bool,
     /// Whether changes from outside countersign are recorded, too.
     pub all_writers: Option<bool>,
     /// Whether the transaction is rolled back at the end.
@@ -39,8 +41,8 @@ pub struct TrackedTable {
     pub maintained: Vec<String>,
     /// See [`TrackOptions`].
     pub sensitive: Vec<String>,
-    /// See [`TrackOptions`].
-    pub is_log: bool,
+    /// Whether it is declared to be a log; `None` if nobody has said.
+    pub is_log: Option<bool>,
     /// See [`TrackOptions`].
     pub all_writers: bool,
     /// The problems that prevent its changes from being recorded or undone.
@@ -108,7 +110,7 @@ select to_json(array(select a.attname from pg_attribute a where a.attrelid = $1:
                      order by a.attnum))::text, \
        coalesce(to_json(countersign.key_columns($1::oid)), '[]')::text, \
        coalesce(to_json(t.maintained), '[]')::text, coalesce(to_json(t.sensitive), '[]')::text, \
-       coalesce(t.is_log, false)::text, coalesce(t.all_writers, false)::text \
+       case when t.is_log then 'true' when t.not_log then 'false' else '' end, coalesce(t.all_writers, false)::text \
 from (select) one left join countersign.tracked t on t.relation = $1::oid and t.is_current";
 
 const TRACK_SQL: &str = "\
@@ -116,6 +118,19 @@ select countersign.track($1::regclass, maintained => $2::text[], sensitive => $3
                          all_writers => $5::boolean)::text";
 
 const PROBLEMS_SQL: &str = "select p.name, p.problem from countersign.tracking_problems() p";
+
+/// Tables into which only triggers of other tables add rows, as far as the text of their functions says.
+const LIKELY_LOGS_SQL: &str = "\
+select t.name, format('triggers of %s add rows to it, and an undo leaves them: if it is a log, declare it with --is-log, or else with --not-log', \
+                      string_agg(distinct g.tgrelid::regclass::text, ', ')) \
+from countersign.tracked t join pg_class r on r.oid = t.relation \
+cross join lateral (select regexp_replace(r.relname, '(\\W)', '\\\\\\1', 'g') as name) n \
+join pg_trigger g on g.tgrelid <> t.relation and not g.tgisinternal and g.tgname not like '!countersign%' \
+join pg_proc p on p.oid = g.tgfoid \
+where t.is_current and not t.is_log and not t.not_log \
+  and p.prosrc ~* concat('insert\\s+into\\s+([\\w\"]+\\.)?\"?', n.name, '\\M') \
+  and p.prosrc !~* concat('(update|from)\\s+([\\w\"]+\\.)?\"?', n.name, '\\M') \
+group by t.relation, t.name";
 
 /// The definitions that `track` has created for a table.
 const MADE_SQL: &str = "\
@@ -257,7 +272,7 @@ impl Setup {
             key: list(&key),
             maintained: list(&maintained),
             sensitive: list(&sensitive),
-            is_log: is_log == "true",
+            is_log: is_log.parse().ok(),
             all_writers: all_writers == "true",
         };
         Ok(ColumnLists { all: list(&all), call })
@@ -272,14 +287,17 @@ impl Setup {
     async fn track_one(&mut self, table: &Table, call: TrackCall) -> Result<TrackedTable, SchemaError> {
         let TrackCall { key, maintained, sensitive, is_log, all_writers } = call;
         let lists = [text_array(&maintained), text_array(&sensitive)];
-        let params = [&table.oid, &lists[0], &lists[1], &is_log.to_string(), &all_writers.to_string()]
-            .map(|it| Some(it.clone()));
+        let is_log_text = is_log.map(|is_log| is_log.to_string());
+        let [oid, maintained_text, sensitive_text, all_writers_text] =
+            [&table.oid, &lists[0], &lists[1], &all_writers.to_string()].map(|it| Some(it.clone()));
+        let params = [oid, maintained_text, sensitive_text, is_log_text.clone(), all_writers_text];
         let shape = self.rows::<1>(TRACK_SQL, &params).await.map_err(|error| in_use(table, error))?.concat().concat();
         self.report.statements.push(format!(
-            "select countersign.track({}, maintained => {}, sensitive => {}, is_log => {is_log}, all_writers => {all_writers})",
+            "select countersign.track({}, maintained => {}, sensitive => {}, is_log => {}, all_writers => {all_writers})",
             literal(&table.name),
             literal(&lists[0]),
             literal(&lists[1]),
+            is_log_text.as_deref().unwrap_or("null"),
         ));
         for [text] in self.rows(MADE_SQL, &[Some(table.oid.clone())]).await? {
             self.report.statements.extend(text.lines().map(|line| format!("-- {line}")));
@@ -289,7 +307,8 @@ impl Setup {
     }
 
     pub(super) async fn add_problems(&mut self, tables: &mut [TrackedTable]) -> Result<(), SchemaError> {
-        for [name, problem] in self.rows(PROBLEMS_SQL, &[]).await? {
+        let problems = self.rows(PROBLEMS_SQL, &[]).await?;
+        for [name, problem] in problems.into_iter().chain(self.rows(LIKELY_LOGS_SQL, &[]).await?) {
             if let Some(table) = tables.iter_mut().find(|table| table.name == name) {
                 table.problems.push(problem);
             }
@@ -303,7 +322,7 @@ struct TrackCall {
     key: Vec<String>,
     maintained: Vec<String>,
     sensitive: Vec<String>,
-    is_log: bool,
+    is_log: Option<bool>,
     all_writers: bool,
 }
 
@@ -334,7 +353,11 @@ impl ColumnLists {
                 table.name
             )));
         }
-        let is_log = options.is_log.unwrap_or(call.is_log);
+        let is_log = match options.is_log {
+            _ if options.not_log => Some(false),
+            Some(is_log) => is_log.then_some(true),
+            None => call.is_log,
+        };
         Ok(TrackCall {
             maintained,
             sensitive,

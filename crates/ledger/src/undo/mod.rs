@@ -4,12 +4,13 @@ pub mod operator;
 pub mod plans;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use pg::PipelineStatement;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use types::{Conflict, CorrelationId, ErrorCode, Failure};
+use types::{Conflict, CorrelationId, ErrorCode, Failure, visible};
 
 use self::plans::{PlanPart, PlanReport};
 use crate::evidence::conflicts::undo_failure;
@@ -33,6 +34,31 @@ pub(crate) struct UndoReport {
     pub(crate) conflicts: Vec<Conflict>,
     #[serde(default)]
     pub(crate) set_again: Option<SetAgain>,
+    #[serde(default)]
+    pub(crate) not_restored: Vec<NotRestored>,
+}
+
+/// A table that triggers fill and that is not declared to be a log: an undo leaves what they added, and they add more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotRestored {
+    pub table: String,
+    /// The number of rows that the write added and that stay.
+    pub left: u64,
+    /// The number of rows that the undo adds.
+    pub added: u64,
+}
+
+impl fmt::Display for NotRestored {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { table, left, added } = self;
+        let rows = if *left == 1 { "row" } else { "rows" };
+        write!(
+            out,
+            "{left} {rows} of {}, to which triggers add: the undo leaves what is there, and adds {added} (if it is a log, \
+             countersign track --is-log says so)",
+            visible(table)
+        )
+    }
 }
 
 /// The rows that an undo restored.
@@ -43,6 +69,8 @@ pub struct RestoredRows {
     /// What triggers changed in these rows during the undo; `None` if the rows are exactly as they were before the
     /// write.
     pub set_again: Option<SetAgain>,
+    /// The tables whose rows stay.
+    pub not_restored: Vec<NotRestored>,
 }
 
 /// Columns that triggers set while rows were restored, and that no statement of the write had set.
@@ -73,7 +101,7 @@ pub struct RowSetAgain {
 pub async fn undo(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<RestoredRows, ExecutorError> {
     let undo: UndoReport = ask(tx, UNDO_SQL, &[Some(array(writes))]).await?;
     match undo.conflicts.is_empty() {
-        true => Ok(RestoredRows { rows: undo.rows, set_again: undo.set_again }),
+        true => Ok(RestoredRows { rows: undo.rows, set_again: undo.set_again, not_restored: undo.not_restored }),
         false => Err(undo_failure(undo.conflicts).into()),
     }
 }

@@ -35,6 +35,7 @@ const FEATURES: &[(&str, u8, Feature)] = &[
     ("asking check", 1, Tables::asking_check),
     ("sum", 1, Tables::sum),
     ("moving parent", 1, Tables::moving_parent),
+    ("fills and empties", 1, Tables::fills_and_empties),
 ];
 
 const ROW_TRIGGER: &str = "for each row execute function";
@@ -170,7 +171,6 @@ impl Tables {
         self.make(format!(
             "create table {of} (id int generated always as identity primary key, what text, n int, at timestamptz default clock_timestamp())"
         ));
-        self.history.insert(of.clone());
         self.track(&of, &["", ", is_log => true", "not"]);
         let function = self.function(
             &format!("write_{name}"),
@@ -484,5 +484,24 @@ impl Tables {
         for change in ["update T set a = a + 1", "update T set a = 5 - a", "delete from T where a = 3"] {
             self.statements.push(change.replace('T', &up));
         }
+    }
+
+    /// R-3.
+    fn fills_and_empties(&mut self, table: usize, name: &str) {
+        let (of, made) = (self.name(table), format!("{}.{name}", self.space));
+        self.column(table, "saved", "date", "", &["2026-01-01", "2026-02-02"]);
+        self.make(format!(
+            "create table {made} (id int generated always as identity primary key, up int, saved date not null)"
+        ));
+        let function = self.function(
+            &format!("keep_{name}"),
+            &format!(
+                "if new.saved is not null then insert into {made} (up, saved) values (new.id, new.saved);
+                 else delete from {made} where up = new.id; end if; return null;"
+            ),
+        );
+        self.trigger(name, "after insert or update", table, ROW_TRIGGER, &function);
+        self.track(&made, &["", "", ", is_log => true", "not"]);
+        self.statements.push(format!("update {of} set saved = null where id < 4"));
     }
 }

@@ -55,7 +55,6 @@ struct Case {
     settings: &'static str,
     setup: Vec<String>,
     steps: Vec<Step>,
-    history: BTreeSet<String>,
 }
 
 impl Case {
@@ -129,7 +128,6 @@ impl Player {
         self.written.clear();
         self.is_disturbed = false;
         self.trial.space = Some(space.to_owned());
-        self.trial.facts.history.clone_from(&case.history);
         run(&self.trial.session, &format!("reset all; {}", case.settings)).await.unwrap();
         run(&self.trial.other, &format!("drop schema if exists {space} cascade")).await.unwrap();
         for sql in &case.setup {
@@ -254,7 +252,7 @@ impl Player {
         let setup = made.schema(OFF).to_vec();
         let space = made.space.clone();
         let settings = if style == Style::Wild { made.one(SETTINGS) } else { "" };
-        let mut case = Case { settings, setup, steps: Vec::new(), history: made.history.clone() };
+        let mut case = Case { settings, setup, steps: Vec::new() };
         self.set_up(&space, &case).await;
         made.features.iter().for_each(|name| self.count(&format!("with {name}")));
         let mut wrong = Vec::new();
@@ -414,8 +412,8 @@ async fn play(name: &str, seeds: std::ops::Range<u64>, without: Without) -> (Vec
 /// What an undo has left otherwise than it should is found, and not said.
 const NO_PROOF: &str = "alter function countersign.deviations(uuid[], uuid[], bigint, jsonb) rename to deviations_in_truth;
     create function countersign.deviations(writes uuid[], undos uuid[], after_position bigint, evidence jsonb,
-        out wrong json, out set_again json, out grown oid[]) language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-        select null::json, d.set_again, d.grown from countersign.deviations_in_truth(writes, undos, after_position, evidence) d $$";
+        out wrong json, out set_again json, out grown oid[], out kept json) language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+        select null::json, d.set_again, d.grown, null::json from countersign.deviations_in_truth(writes, undos, after_position, evidence) d $$";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_receipt_is_false() {

@@ -90,8 +90,6 @@ pub(crate) struct Tables {
     /// How each table is tracked, as `track` is called; others are not.
     pub(crate) tracked: Vec<String>,
     pub(crate) features: BTreeSet<&'static str>,
-    /// Tables to which triggers add a row at every change.
-    pub(crate) history: BTreeSet<String>,
     /// Statements of particular kinds, for what features have added.
     pub(crate) statements: Vec<String>,
     /// Changes that only others make: of tables that are not tracked.
@@ -111,7 +109,6 @@ impl Tables {
             setup: Vec::new(),
             tracked: Vec::new(),
             features: BTreeSet::new(),
-            history: BTreeSet::new(),
             statements: Vec::new(),
             outside: Vec::new(),
             assigned: BTreeSet::new(),

@@ -43,7 +43,7 @@ impl Receipt {
         self.reversible && self.checked
     }
 
-    fn not_restored(&self, table: &str) -> bool {
+    pub(crate) fn not_restored(&self, table: &str) -> bool {
         self.not_restored.as_ref().is_some_and(|tables| tables.contains(table))
     }
 
@@ -67,8 +67,6 @@ pub(crate) struct States<'a> {
 /// What the law has to know beyond the states.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
-    /// Tables to which triggers add a row at every change, and an undo as well.
-    pub(crate) history: BTreeSet<String>,
     /// Columns that the statement itself assigned, as `table.column`: no trigger may take them from an undo.
     pub(crate) assigned: BTreeSet<String>,
     /// Somebody else changed rows after the write, or the schema: a promise of before holds for nobody.
@@ -184,8 +182,7 @@ impl<'a> Comparison<'a> {
             let [b, a, n, u] = [&before, &after, &now, &undone].map(|rows| rows.get(key).copied());
             let shown = key.iter().map(|value| value.as_deref().unwrap_or("null")).collect::<Vec<_>>().join(", ");
             if b == a {
-                let is_history = facts.history.contains(name) && b.is_none() && n.is_none();
-                if u != n && !is_history {
+                if u != n {
                     wrong.push(format!(
                         "the undo changed a row that the write had not: {shown} of {name} is {} instead of {}",
                         or_none(u),
@@ -199,7 +196,6 @@ impl<'a> Comparison<'a> {
             }
             match (b, u) {
                 (None, None) => {}
-                (None, Some(_)) if facts.history.contains(name) => {}
                 (None, Some(u)) => wrong.push(format!("still there: row {shown} of {name}, {}", words(u))),
                 (Some(b), None) => wrong.push(format!("missing: row {shown} of {name}, {}", words(b))),
                 (Some(b), Some(u)) => {

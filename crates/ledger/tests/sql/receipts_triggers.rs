@@ -1,6 +1,7 @@
 //! Receipts and undos of tables with triggers, of the kinds that ordinary databases have.
 
-use crate::support::undo;
+use crate::people::undo_by_person;
+use crate::support::{OPERATOR, connect, undo};
 use crate::trial::Trial;
 
 /// A table with a trigger of its own.
@@ -239,28 +240,78 @@ async fn keys_that_a_trigger_gives_keep_what_their_receipts_say() {
     trial.keeps_its_word("delete from s.u where id = 1").await;
 }
 
+/// A table that a trigger fills, tracked in this way.
+fn with_history(tracked: &str) -> String {
+    format!(
+        "create schema s; create table s.t (id int primary key, n int);
+         create table s.history (id int generated always as identity primary key, what text, n int);
+         create function s.note() returns trigger language plpgsql as $$ begin
+             insert into s.history (what, n) values (tg_op, case when tg_op = 'INSERT' then new.n else old.n end); return null; end $$;
+         create trigger note after insert or update or delete on s.t for each row execute function s.note();
+         insert into s.t values (1, 1), (2, 2); select countersign.track('s.t'), {tracked}"
+    )
+}
+
+const WITH_HISTORY: [&str; 4] = [
+    "update s.t set n = 9 where id = 1",
+    "insert into s.t values (3, 3)",
+    "delete from s.t where id = 2",
+    "update s.t set n = n + 1; delete from s.t where id = 1",
+];
+
 /// A-8: history.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tracked_history_grows_and_refuses_no_undo() {
-    for tracked in ["countersign.track('s.history')", "countersign.track('s.history', is_log => true)", "1"] {
-        let mut trial = Trial::new(
-            &format!("a8_history_{}", tracked.len()),
-            &format!(
-                "create schema s; create table s.t (id int primary key, n int);
-                 create table s.history (id int generated always as identity primary key, what text, n int);
-                 create function s.note() returns trigger language plpgsql as $$ begin
-                     insert into s.history (what, n) values (tg_op, case when tg_op = 'INSERT' then new.n else old.n end); return null; end $$;
-                 create trigger note after insert or update or delete on s.t for each row execute function s.note();
-                 insert into s.t values (1, 1), (2, 2); select countersign.track('s.t'), {tracked}"
-            ),
-        )
-        .await;
-        trial.facts.history.insert("s.history".to_owned());
-        trial.restores("update s.t set n = 9 where id = 1").await;
-        trial.restores("insert into s.t values (3, 3)").await;
-        trial.restores("delete from s.t where id = 2").await;
-        trial.restores("update s.t set n = n + 1; delete from s.t where id = 1").await;
+async fn a_declared_history_grows_and_refuses_no_undo() {
+    for tracked in ["countersign.track('s.history', is_log => true)", "1"] {
+        let trial = Trial::new(&format!("a8_history_{}", tracked.len()), &with_history(tracked)).await;
+        for sql in WITH_HISTORY {
+            trial.restores(sql).await;
+        }
     }
+}
+
+/// R-3: what nobody has declared to be a log is named, and only a person agrees to leave rows in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_that_nobody_has_declared_is_named_and_left_to_people() {
+    let trial = Trial::new("r3_history", &with_history("countersign.track('s.history')")).await;
+    let person = connect(&trial.database, OPERATOR).await;
+    for sql in WITH_HISTORY {
+        let written = trial.write(sql).await;
+        let receipt = &written.receipt;
+        assert!(receipt.reversible && !receipt.checked && receipt.not_restored("s.history"), "{sql}: {receipt:?}");
+        assert!(receipt.note.contains("of s.history and adds"), "{sql}: {receipt:?}");
+        trial.still_refuses(&written, "side_effects", false).await;
+        let rows = "select string_agg(t::text, ' ' order by id) from s.t t";
+        let kept = trial.database.value("select count(*) from s.history").await;
+        undo_by_person(&person, &[written.id]).await.unwrap();
+        assert_eq!(trial.database.value(rows).await, "(1,1) (2,2)", "{sql}");
+        assert!(trial.database.value("select count(*) from s.history").await > kept, "{sql}");
+    }
+    // Declared to be none, nobody leaves rows there.
+    trial.change("select countersign.track('s.history', is_log => false)").await;
+    let written = trial.write(WITH_HISTORY[0]).await;
+    assert!(!written.receipt.reversible, "{:?}", written.receipt);
+    trial.still_refuses(&written, "side_effects", false).await;
+    undo_by_person(&person, &[written.id]).await.unwrap_err();
+}
+
+/// R-3: a table that a trigger fills and empties.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_a_trigger_fills_and_empties_is_restored_or_named() {
+    let trial = Trial::new(
+        "r3_saved",
+        "create schema s; create table s.p (id int primary key, saved timestamptz);
+         create table s.s (id int generated always as identity primary key, p int, saved timestamptz not null);
+         create function s.f() returns trigger language plpgsql as $$ begin
+             if new.saved is not null then insert into s.s (p, saved) values (new.id, new.saved);
+             else delete from s.s where p = new.id; end if; return null; end $$;
+         create trigger a after insert or update on s.p for each row execute function s.f();
+         insert into s.p values (3, '2020-01-01'), (4, null); select countersign.track('s.p'), countersign.track('s.s')",
+    )
+    .await;
+    trial.keeps_its_word("update s.p set saved = '2024-01-01' where id = 3").await;
+    trial.keeps_its_word("update s.p set saved = '2024-01-01' where id = 4").await;
+    trial.keeps_its_word("update s.p set saved = null where id = 3").await;
 }
 
 /// A-8: guards.

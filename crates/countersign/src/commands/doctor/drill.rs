@@ -31,7 +31,7 @@ async fn tried(ledger: &Ledger, write: &RecordName) -> Finding {
         format!("the newest write of {} ({})", visible(&write.tool_name), short_id(&write.correlation_id.to_string()));
     let finding = match ledger.operator().try_undo(&[write.correlation_id], &os_user::name()).await {
         Ok(UndoOutcome::Conflicts { conflicts, .. }) => found(&subject, &conflicts),
-        Ok(UndoOutcome::WouldUndo { rows: count } | UndoOutcome::Undone { rows: count, .. }) => {
+        Ok(UndoOutcome::WouldUndo { rows: count, .. } | UndoOutcome::Undone { rows: count, .. }) => {
             Finding::ok(AREA, format!("{subject} can be undone: {} would come back", rows(count)))
         }
         Err(error) => Finding::broken(AREA, format!("the undo of {subject} cannot be tried: {error}")),

@@ -83,7 +83,7 @@ fn print_schema(report: &SchemaReport, writer: &str) {
         for problem in &table.problems {
             print_line(&format!("  warning  {}: {}", visible(&table.name), visible(problem)));
         }
-        if table.key.is_empty() && !table.is_log {
+        if table.key.is_empty() && table.is_log != Some(true) {
             let command = format!("countersign track --is-log {}", shell_word(&table.name));
             print_line(&format!("           If rows are only added to it, make it a log: {command}"));
         }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use ledger::operator::{UndoError, UndoOutcome};
-use ledger::undo::SetAgain;
+use ledger::undo::{NotRestored, SetAgain};
 use ledger::{Ledger, SchemaError};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -66,15 +66,17 @@ fn exit_code(outcome: &UndoOutcome) -> ExitCode {
 
 fn tell(subject: &str, outcome: &UndoOutcome) {
     match outcome {
-        UndoOutcome::Undone { correlation_id, rows, effects, set_again } => {
+        UndoOutcome::Undone { correlation_id, rows, effects, set_again, not_restored } => {
             print_line(&format!("Undone: {subject}. {} as before it:", report::are(*rows)));
             let lines = effects.clone().map(|effects| effects::lines(&all_columns(effects), false));
             lines.iter().flatten().for_each(|line| print_line(&format!("  {line}")));
             set_again.iter().for_each(|set_again| print_line(&report::set_again(set_again)));
+            print_lines(report::not_restored(not_restored));
             print_line(&format!("To have it back: countersign undo {correlation_id}"));
         }
-        UndoOutcome::WouldUndo { rows } => {
+        UndoOutcome::WouldUndo { rows, not_restored } => {
             print_line(&format!("Nothing was changed. Undoing {subject} would put {} back.", report::rows(*rows)));
+            print_lines(report::not_restored(not_restored));
         }
         UndoOutcome::Conflicts { conflicts, rows, .. } => {
             print_lines(report::lines(subject, &shown_conflicts(None, conflicts.clone()), *rows));
@@ -91,18 +93,27 @@ struct Undone<'a> {
     effects: Option<Effects<Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     set_again: Option<&'a SetAgain>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    not_restored: &'a [NotRestored],
 }
 
 /// Prints one JSON object for the outcome, or one for each conflict.
 fn tell_json(outcome: &UndoOutcome) {
     match outcome {
-        UndoOutcome::Undone { correlation_id, rows, effects, set_again } => {
+        UndoOutcome::Undone { correlation_id, rows, effects, set_again, not_restored } => {
             let (status, correlation_id) = ("undone", correlation_id.to_string());
             let effects = effects.clone().map(all_columns);
-            let object = Undone { status, correlation_id, rows: *rows, effects, set_again: set_again.as_ref() };
+            let set_again = set_again.as_ref();
+            let object = Undone { status, correlation_id, rows: *rows, effects, set_again, not_restored };
             print_json(object);
         }
-        UndoOutcome::WouldUndo { rows } => print_json(json!({"status": "would_undo", "rows": rows})),
+        UndoOutcome::WouldUndo { rows, not_restored } => {
+            let mut object = json!({"status": "would_undo", "rows": rows});
+            if !not_restored.is_empty() {
+                object["not_restored"] = json!(not_restored);
+            }
+            print_json(object);
+        }
         UndoOutcome::Conflicts { conflicts, .. } => {
             shown_conflicts(None, conflicts.clone()).iter().for_each(print_json);
         }

@@ -140,6 +140,7 @@ fn shown(plan: &ShownPlan<'_>, full: bool) -> Vec<String> {
         lines.push("There is nothing to undo.".to_owned());
     } else {
         lines.extend(changes(&plan.rows, full));
+        lines.extend(report::not_restored(&plan.report.not_restored));
         let parts = plan.stored.parts.len();
         let several = if parts > 1 { format!(" in {parts} transactions") } else { String::new() };
         lines.push(format!(

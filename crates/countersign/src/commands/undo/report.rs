@@ -1,6 +1,6 @@
 //! The conflict report: a summary, and a block for each conflict.
 
-use ledger::undo::SetAgain;
+use ledger::undo::{NotRestored, SetAgain};
 pub(super) use review::sentences::rows;
 use serde_json::Value;
 use types::{Conflict, ConflictColumn, ConflictKind, ConflictWrite, Member, RowChanger, visible};
@@ -20,6 +20,11 @@ pub(super) fn set_again(set_again: &SetAgain) -> String {
         "But for what triggers set again: {}",
         set_again.columns.iter().map(of_table).collect::<Vec<_>>().join("; ")
     )
+}
+
+/// `Stays: 1 row of ob.queue, ..`.
+pub(super) fn not_restored(tables: &[NotRestored]) -> impl Iterator<Item = String> {
+    tables.iter().map(|kept| format!("Stays: {kept}"))
 }
 
 /// The report about a refused undo.

@@ -26,7 +26,7 @@ use crate::evidence::values::array;
 use crate::evidence::values::summary;
 use crate::fingerprint::sha256_hex;
 use crate::undo::plans::{PlanError, Plans, SelectionError, is_of_the_rows};
-use crate::undo::{SetAgain, UndoReport};
+use crate::undo::{NotRestored, SetAgain, UndoReport};
 use crate::write::renewals::{self, Renewals};
 
 /// The time limit of one undo, which may restore thousands of rows.
@@ -69,11 +69,15 @@ pub enum UndoOutcome {
         effects: Option<Effects>,
         /// What triggers changed in the restored rows. Also `None` if the answer of the undo was lost.
         set_again: Option<SetAgain>,
+        /// The tables whose rows stay.
+        not_restored: Vec<NotRestored>,
     },
     /// The dry run succeeded and was rolled back.
     WouldUndo {
         /// The number of rows that the undo would restore.
         rows: u64,
+        /// The tables whose rows would stay.
+        not_restored: Vec<NotRestored>,
     },
     /// The undo was refused, and nothing was changed.
     Conflicts {
@@ -121,6 +125,8 @@ struct UndoneData<'a> {
     rows: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     set_again: Option<&'a SetAgain>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    not_restored: &'a [NotRestored],
 }
 
 struct AdmittedUndo {
@@ -158,7 +164,7 @@ impl Operator {
                 break tried;
             }
         };
-        let UndoReport { rows, conflicts, .. } = match tried {
+        let UndoReport { rows, conflicts, not_restored, .. } = match tried {
             Ok(answer) => answer,
             Err(pg::Error::Server(error)) if is_of_the_rows(&error.sqlstate) => {
                 UndoReport { conflicts: vec![constraint_conflict(&error)], ..UndoReport::default() }
@@ -166,7 +172,7 @@ impl Operator {
             Err(error) => return Err(error.into()),
         };
         if conflicts.is_empty() {
-            return Ok(UndoOutcome::WouldUndo { rows });
+            return Ok(UndoOutcome::WouldUndo { rows, not_restored });
         }
         Ok(UndoOutcome::Conflicts { correlation_id: None, conflicts, rows })
     }
@@ -198,7 +204,8 @@ impl Operator {
             return refuse(&mut lease, &admitted, answer.conflicts, answer.rows).await;
         }
         let undone = writes.iter().map(ToString::to_string).collect();
-        let data = UndoneData { undone, rows: answer.rows, set_again: answer.set_again.as_ref() };
+        let (set_again, not_restored) = (answer.set_again.as_ref(), answer.not_restored.as_slice());
+        let data = UndoneData { undone, rows: answer.rows, set_again, not_restored };
         let data = serde_json::to_string(&data).map_err(|error| UndoError::Failed(error.to_string()))?;
         let rollback = Rollback::by_effects().of_write(&admitted.correlation_id.to_string());
         let rollback = serde_json::to_string(&rollback).map_err(|error| UndoError::Failed(error.to_string()))?;
@@ -221,18 +228,14 @@ impl Operator {
             },
             Err(failed) => return self.failed(lease, &admitted, failed.error, answer.rows).await,
         }
-        self.undone(admitted.correlation_id, answer.rows, answer.set_again).await
+        self.undone(admitted.correlation_id, answer).await
     }
 
-    async fn undone(
-        &self,
-        correlation_id: CorrelationId,
-        rows: u64,
-        set_again: Option<SetAgain>,
-    ) -> Result<UndoOutcome, UndoError> {
+    async fn undone(&self, correlation_id: CorrelationId, answer: UndoReport) -> Result<UndoOutcome, UndoError> {
+        let UndoReport { rows, set_again, not_restored, .. } = answer;
         // The undo is committed, even if its effects cannot be read.
         let effects = effects::of_write(&self.writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await;
-        Ok(UndoOutcome::Undone { correlation_id, rows, effects: effects.ok().flatten(), set_again })
+        Ok(UndoOutcome::Undone { correlation_id, rows, effects: effects.ok().flatten(), set_again, not_restored })
     }
 
     /// After an error of PostgreSQL, records the failure. After a lost connection, looks up the outcome.
@@ -259,7 +262,9 @@ impl Operator {
         let params = [Some(id.to_string()), admitted.slot.clone(), wait_ms];
         let asked = self.writer.run_one(RESOLVE_SQL, &params, Instant::now() + RESOLVE_TIMEOUT).await;
         match asked.map_err(|_| UndoError::Unknown(id))?.into_row::<3>() {
-            Some([Some(status), ..]) if status == "success" => self.undone(id, rows, None).await,
+            Some([Some(status), ..]) if status == "success" => {
+                self.undone(id, UndoReport { rows, ..UndoReport::default() }).await
+            }
             Some([_, _, message]) => Err(UndoError::Failed(message.unwrap_or_default())),
             None => Err(UndoError::Unknown(id)),
         }
@@ -281,8 +286,15 @@ async fn try_parts(session: &mut Session, parts: &[&[CorrelationId]], who: &str)
         let undo = [Some(array(part))];
         let sql = if parts.len() == 1 { UNDO_SQL } else { TRY_PART_SQL };
         let outcomes = session.run(&[step(sql, &undo)]).await.map_err(error)?;
-        let UndoReport { rows, conflicts, .. } = answer(outcomes.into_iter().next().unwrap_or_default().rows);
+        let UndoReport { rows, conflicts, not_restored, .. } =
+            answer(outcomes.into_iter().next().unwrap_or_default().rows);
         sum.rows += rows;
+        for kept in not_restored {
+            match sum.not_restored.iter_mut().find(|other| other.table == kept.table) {
+                Some(other) => (other.left, other.added) = (other.left + kept.left, other.added + kept.added),
+                None => sum.not_restored.push(kept),
+            }
+        }
         if !conflicts.is_empty() {
             return Ok(UndoReport { conflicts, ..sum });
         }

@@ -10,7 +10,7 @@ use types::{CorrelationId, IdPrefix};
 use super::{Operator, TIMEOUT, UndoError, UndoOutcome};
 use crate::evidence::values::array;
 use crate::undo::plans::{
-    Plan, PlanMode, PlanPart, PlanReport, PlanRequest, PlanRows, StoredPlan, TrialFuture, TrialUndo,
+    Plan, PlanMode, PlanPart, PlanReport, PlanRequest, PlanRows, StoredPlan, TrialFuture, TrialUndo, TriedUndo,
 };
 
 /// The result of one part of a plan.
@@ -70,7 +70,7 @@ impl Operator {
 
     /// The rows that the plan restores ([`crate::undo::plans::Plans::rows`]).
     pub async fn plan_rows(&self, report: &PlanReport, most: Option<u32>) -> Result<PlanRows, UndoError> {
-        Ok(self.plans.rows(&report.writes, most, Instant::now() + TIMEOUT).await?)
+        Ok(self.plans.rows(report, most, Instant::now() + TIMEOUT).await?)
     }
 
     /// The stored plans whose id begins with `prefix`.
@@ -141,8 +141,10 @@ impl TrialUndo for OperatorTrial<'_> {
     fn try_undo<'a>(&'a self, writes: &'a [CorrelationId]) -> TrialFuture<'a, UndoError> {
         Box::pin(async move {
             Ok(match self.operator.try_undo(writes, self.who).await? {
-                UndoOutcome::Conflicts { conflicts, .. } => conflicts,
-                UndoOutcome::Undone { .. } | UndoOutcome::WouldUndo { .. } => Vec::new(),
+                UndoOutcome::Conflicts { conflicts, .. } => TriedUndo { conflicts, ..TriedUndo::default() },
+                UndoOutcome::Undone { not_restored, .. } | UndoOutcome::WouldUndo { not_restored, .. } => {
+                    TriedUndo { not_restored, ..TriedUndo::default() }
+                }
             })
         })
     }

@@ -9,16 +9,26 @@ use types::{AccountId, Conflict, CorrelationId};
 use super::{Plan, PlanMode, Plans};
 use crate::evidence::conflicts::stored;
 use crate::evidence::values::array;
+use crate::undo::NotRestored;
 
-/// The future of a trial, which returns the conflicts.
-pub type TrialFuture<'a, E> = Pin<Box<dyn Future<Output = Result<Vec<Conflict>, E>> + Send + 'a>>;
+/// What a trial has found.
+#[derive(Debug, Clone, Default)]
+pub struct TriedUndo {
+    /// Why the undo fails; empty if it succeeds.
+    pub conflicts: Vec<Conflict>,
+    /// The tables whose rows would stay.
+    pub not_restored: Vec<NotRestored>,
+}
+
+/// The future of a trial.
+pub type TrialFuture<'a, E> = Pin<Box<dyn Future<Output = Result<TriedUndo, E>> + Send + 'a>>;
 
 /// Tries the undo of writes in a transaction that is rolled back.
 pub trait TrialUndo: Sync {
     /// The reason why the trial could not run.
     type Error: From<pg::Error>;
 
-    /// Tries to undo these writes together, and returns the conflicts.
+    /// Tries to undo these writes together.
     fn try_undo<'a>(&'a self, writes: &'a [CorrelationId]) -> TrialFuture<'a, Self::Error>;
 }
 
@@ -37,7 +47,7 @@ const IN_CONFLICT_SQL: &str =
 const LEFT_OUT_SQL: &str = "select countersign.left_out_by($1::uuid, $2::json)";
 
 impl Plans {
-    /// Tries a plan that is ready, and adds the conflicts of the trial. In mode `skip` it leaves out failing writes
+    /// Tries a plan that is ready, and adds what the trial has found. In mode `skip` it leaves out failing writes
     /// until the rest succeeds.
     pub async fn try_plan<T: TrialUndo>(
         &self,
@@ -49,8 +59,11 @@ impl Plans {
         let mut budget = None;
         while plan.report.is_ready {
             let began = Instant::now();
-            let conflicts = trial.try_undo(&plan.report.writes).await?;
+            let TriedUndo { conflicts, not_restored } = trial.try_undo(&plan.report.writes).await?;
             if conflicts.is_empty() {
+                let left: u64 = not_restored.iter().map(|kept| kept.left).sum();
+                plan.report.rows = plan.report.rows.saturating_sub(left);
+                plan.report.not_restored = not_restored;
                 return Ok(());
             }
             if plan.report.mode != PlanMode::Skip {
@@ -96,7 +109,7 @@ impl Plans {
             *budget = left;
             let middle = usize::midpoint(passing, failing);
             let newest = writes.get(writes.len() - middle..).unwrap_or_default();
-            match trial.try_undo(newest).await?.into_iter().next() {
+            match trial.try_undo(newest).await?.conflicts.into_iter().next() {
                 None => passing = middle,
                 conflict => (failing, why) = (middle, conflict),
             }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use types::{AccountId, CallerContext, CorrelationId, IdPrefix, Moment, rfc3339};
 
-pub use failing::{TrialFuture, TrialUndo, is_of_the_rows};
+pub use failing::{TrialFuture, TrialUndo, TriedUndo, is_of_the_rows};
 pub use report::{
     Plan, PlanMode, PlanPart, PlanReport, PlanRows, PlanScope, PlanSummary, SelectedWrite, Selection, StoredPlan,
 };

@@ -5,6 +5,7 @@ use serde_json::Value;
 use types::{Cell, CellMasks, ChangeKind, Conflict, CorrelationId, Effects};
 
 use crate::evidence::effects;
+use crate::undo::NotRestored;
 
 /// Selects the writes of a plan. A field that is `None` matches every write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +85,9 @@ pub struct PlanReport<V = Cell> {
     pub is_ready: bool,
     /// The digest over the writes and the rows.
     pub digest: String,
+    /// The tables whose rows stay, as the trial has found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_restored: Vec<NotRestored>,
 }
 
 impl PlanReport {
@@ -99,10 +103,10 @@ impl PlanReport {
     }
 
     fn map(self, mut conflict: impl FnMut(Conflict) -> Conflict<Value>) -> PlanReport<Value> {
-        let Self { mode, writes, added, left_out, rows, conflicts, is_ready, digest } = self;
+        let Self { mode, writes, added, left_out, rows, conflicts, is_ready, digest, not_restored } = self;
         let left_out = left_out.into_iter().map(&mut conflict).collect();
         let conflicts = conflicts.into_iter().map(&mut conflict).collect();
-        PlanReport { mode, writes, added, left_out, rows, conflicts, is_ready, digest }
+        PlanReport { mode, writes, added, left_out, rows, conflicts, is_ready, digest, not_restored }
     }
 }
 

@@ -1,9 +1,10 @@
 //! The rows that a plan restores: the first ones with their values, and the numbers of all by table and column.
 
+use pg::value::text_array;
 use tokio::time::Instant;
-use types::{CorrelationId, Principal};
+use types::Principal;
 
-use super::{PlanRows, PlanSummary, Plans};
+use super::{PlanReport, PlanRows, PlanSummary, Plans};
 use crate::evidence::effects::{self, Current, RecordedEffects};
 use crate::evidence::values::array;
 
@@ -16,7 +17,8 @@ select t.name, case when w.before is null then 'D' when w.after is null then 'I'
 from (select n.*, count(*) over () as count, \
           $2::bigint is not null and sum(coalesce(octet_length(n.before), 0) + coalesce(octet_length(n.after), 0)) \
               over (order by n.last_position, n.key) > 1048576 as is_cut \
-      from countersign.net_changes($1::uuid[]) n order by n.last_position, n.key limit $2::bigint) w \
+      from countersign.net_changes($1::uuid[]) n where $3::text[] = '{}' or countersign.table_name(n.relation) <> all ($3::text[]) \
+      order by n.last_position, n.key limit $2::bigint) w \
 join countersign.tracked t on t.shape = w.shape order by w.last_position, w.key";
 
 const SUMMARY_SQL: &str = "\
@@ -24,6 +26,7 @@ with net as materialized ( \
     select t.name, t.columns, t.sensitive, w.before, w.after, \
         case when w.before is null then 'delete' when w.after is null then 'insert' else 'update' end as change \
     from countersign.net_changes($1::uuid[]) w join countersign.tracked t on t.shape = w.shape \
+    where $2::text[] = '{}' or countersign.table_name(w.relation) <> all ($2::text[]) \
 ), columns as ( \
     select n.name, c.name as column_name, count(*) as rows from net n \
     cross join lateral unnest(n.columns, countersign.fields(n.before), countersign.fields(n.after)) c (name, before, after) \
@@ -34,15 +37,10 @@ select json_build_object('table', n.name, 'change', n.change, 'rows', count(*), 
 from net n group by n.name, n.change order by n.name, n.change desc";
 
 impl Plans {
-    /// The rows that undoing these writes restores: the first `most` of them (all of them if `None`), and the numbers of
+    /// The rows that the undo of a plan restores: the first `most` of them (all of them if `None`), and the numbers of
     /// all by table and column.
-    pub async fn rows(
-        &self,
-        writes: &[CorrelationId],
-        most: Option<u32>,
-        deadline: Instant,
-    ) -> Result<PlanRows, pg::Error> {
-        let (rows, summary) = self.found(writes, most, deadline).await?;
+    pub async fn rows(&self, report: &PlanReport, most: Option<u32>, deadline: Instant) -> Result<PlanRows, pg::Error> {
+        let (rows, summary) = self.found(report, most, deadline).await?;
         Ok(PlanRows { effects: effects::parse_effects(rows), summary })
     }
 
@@ -50,11 +48,11 @@ impl Plans {
     pub async fn rows_for(
         &self,
         caller: &Principal,
-        writes: &[CorrelationId],
+        report: &PlanReport,
         most: u32,
         deadline: Instant,
     ) -> Result<PlanRows, pg::Error> {
-        let (rows, summary) = self.found(writes, Some(most), deadline).await?;
+        let (rows, summary) = self.found(report, Some(most), deadline).await?;
         let effects = match RecordedEffects::parse(rows, &caller.context) {
             Some(recorded) => Some(recorded.seen(&self.writer, caller, deadline, Current::Before).await?),
             None => None,
@@ -64,17 +62,19 @@ impl Plans {
 
     async fn found(
         &self,
-        writes: &[CorrelationId],
+        report: &PlanReport,
         most: Option<u32>,
         deadline: Instant,
     ) -> Result<(Vec<Vec<Option<String>>>, Vec<PlanSummary>), pg::Error> {
-        if writes.is_empty() {
+        if report.writes.is_empty() {
             return Ok((Vec::new(), Vec::new()));
         }
         let mut lease = self.writer.acquire(deadline).await?;
-        let params = [Some(array(writes)), most.map(|most| most.to_string())];
+        let kept: Vec<String> = report.not_restored.iter().map(|kept| kept.table.clone()).collect();
+        let (writes, kept) = (Some(array(&report.writes)), Some(text_array(&kept)));
+        let params = [writes.clone(), most.map(|most| most.to_string()), kept.clone()];
         let rows = lease.run_one(ROWS_SQL, &params, deadline).await?.rows;
-        let summary = lease.run_one(SUMMARY_SQL, &[Some(array(writes))], deadline).await?.rows;
+        let summary = lease.run_one(SUMMARY_SQL, &[writes, kept], deadline).await?.rows;
         let lines = summary.into_iter().flatten().flatten();
         Ok((rows, lines.filter_map(|line| serde_json::from_str(&line).ok()).collect()))
     }

@@ -48,15 +48,15 @@ impl WriteExecutor for UndoExecutor {
             let writes = self.kind.writes(request)?;
             let (data, rows) = match self.kind {
                 UndoKind::Mutation => {
-                    let RestoredRows { rows, set_again } = ledger::undo::undo(tx, &writes).await?;
+                    let RestoredRows { rows, set_again, not_restored } = ledger::undo::undo(tx, &writes).await?;
                     let undone = writes.iter().map(ToString::to_string).collect();
-                    (json!(MutationData { undone, rows, set_again }), rows)
+                    (json!(MutationData { undone, rows, set_again, not_restored }), rows)
                 }
                 UndoKind::Run => {
                     let digest = request.params.get("digest").and_then(Value::as_str).unwrap_or_default();
-                    let RestoredRows { rows, set_again } =
+                    let RestoredRows { rows, set_again, not_restored } =
                         ledger::undo::undo_plan(tx, request, &writes, digest).await?;
-                    (json!(RunData { writes: writes.len(), rows, set_again }), rows)
+                    (json!(RunData { writes: writes.len(), rows, set_again, not_restored }), rows)
                 }
             };
             Ok(WriteOutput::new(data, rows, Rollback::by_effects()))

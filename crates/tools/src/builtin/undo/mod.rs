@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ledger::plans::Plans;
 use ledger::proposals::NewProposal;
-use ledger::undo::SetAgain;
+use ledger::undo::{NotRestored, SetAgain};
 use ledger::{Records, WriteCall, WriteExecutor};
 use manifest::Access;
 use schemars::JsonSchema;
@@ -91,6 +91,10 @@ struct MutationData {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "AnyJson")]
     set_again: Option<SetAgain>,
+    /// Tables that triggers fill: how many of the rows that were added there stay (left), and how many more were added.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "AnyJson")]
+    not_restored: Vec<NotRestored>,
 }
 
 /// Arguments of `undo_run`.
@@ -114,6 +118,10 @@ struct RunData {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "AnyJson")]
     set_again: Option<SetAgain>,
+    /// Tables that triggers fill: how many of the rows that were added there stay (left), and how many more were added.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "AnyJson")]
+    not_restored: Vec<NotRestored>,
 }
 
 pub(super) struct UndoTool {

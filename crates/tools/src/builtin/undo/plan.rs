@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use ledger::plans::{
     Plan, PlanError, PlanMode, PlanPart, PlanRequest, PlanScope, PlanSummary, Plans, SelectedWrite, SelectionError,
-    TrialFuture, TrialUndo, digest_of, is_of_the_rows,
+    TrialFuture, TrialUndo, TriedUndo, digest_of, is_of_the_rows,
 };
+use ledger::undo::NotRestored;
 use ledger::{Gate, Records, WriteExecutor, WriteRequest};
 use manifest::Access;
 use schemars::JsonSchema;
@@ -124,6 +125,10 @@ struct UndoPlanData {
     /// Why the plan cannot run, one object for each row; at most 20.
     #[schemars(with = "Vec<Value>")]
     conflicts: Vec<Conflict<Value>>,
+    /// Tables that triggers fill: how many of the rows that were added there stay (left), and how many more are added.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "AnyJson")]
+    not_restored: Vec<NotRestored>,
     /// What no plan takes back.
     not_undone: &'static str,
 }
@@ -194,7 +199,7 @@ impl UndoPlan {
         let parts = vec![PlanPart::of(&plan.report)];
         let stored = self.plans.store(Some(account), &plan, parts, who, call.deadline).await;
         let stored = stored.map_err(|error| ledger_failure(&error))?;
-        let rows = self.plans.rows_for(&call.principal, &plan.report.writes, MAX_SHOWN, call.deadline).await;
+        let rows = self.plans.rows_for(&call.principal, &plan.report, MAX_SHOWN, call.deadline).await;
         let rows = rows.map_err(|error| ledger_failure(&error))?.shortened();
         Ok(UndoPlanData {
             plan_id: Some(stored.plan_id),
@@ -241,21 +246,26 @@ impl TrialUndo for CallTrial<'_> {
             let account = call.principal.account_id.as_str();
             let report = plans.report(writes, PlanMode::Strict, Some(account), call.deadline).await?;
             if !report.is_ready {
-                return Ok(report.conflicts);
+                return Ok(TriedUndo { conflicts: report.conflicts, ..TriedUndo::default() });
             }
             let digest = digest_of(&[PlanPart::of(&report)]);
             let params = Map::from_iter([("digest".to_owned(), digest.into()), ("writes".to_owned(), json!(writes))]);
             let request = WriteRequest { principal: call.principal.clone(), params };
-            match tool.gate.preview(tool.executor.as_ref(), &request, call.deadline).await {
-                Ok(_) => Ok(Vec::new()),
+            let conflicts = match tool.gate.preview(tool.executor.as_ref(), &request, call.deadline).await {
+                Ok((work, _)) => {
+                    let not_restored = work.data.get("not_restored").map(Vec::<NotRestored>::deserialize);
+                    let not_restored = not_restored.and_then(Result::ok).unwrap_or_default();
+                    return Ok(TriedUndo { not_restored, ..TriedUndo::default() });
+                }
                 Err(Failure { code: ErrorCode::UndoConflict, conflicts: Some(conflicts), .. }) => {
-                    Ok(conflicts.found().unwrap_or_default())
+                    conflicts.found().unwrap_or_default()
                 }
                 Err(failure) if failure.sqlstate.as_deref().is_some_and(is_of_the_rows) => {
-                    Ok(vec![Conflict::new(ConflictKind::Constraint).with_message(failure.message)])
+                    vec![Conflict::new(ConflictKind::Constraint).with_message(failure.message)]
                 }
-                Err(failure) => Err(CallError::Failure(failure)),
-            }
+                Err(failure) => return Err(CallError::Failure(failure)),
+            };
+            Ok(TriedUndo { conflicts, ..TriedUndo::default() })
         })
     }
 }
@@ -291,6 +301,7 @@ fn shown(plan: Plan, masks: &mut CellMasks<'_>) -> UndoPlanData {
         summary: Vec::new(),
         conflict_count: report.conflicts.len(),
         conflicts: report.conflicts.into_iter().take(MAX_CONFLICTS).collect(),
+        not_restored: report.not_restored,
         not_undone: NEVER_UNDONE,
         left_out: report.left_out.into_iter().take(MAX_LISTED).collect(),
     }
