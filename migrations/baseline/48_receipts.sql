@@ -424,6 +424,7 @@ begin
                 when 'image_missing' then case when is_seen then 'It cannot be undone: it changed a sensitive column, whose values are not on record.'
                                                else 'It cannot be undone: its tables are not tracked (countersign track).' end
                 when 'irreversible' then 'It cannot be undone: it wrote a table without a key, or only log tables.'
+                when 'not_permitted' then 'It cannot be undone with the rights of this login: one is missing, or a policy hides the rows.'
                 else concat('It cannot be undone as its tables are: ', coalesce(trial -> 'conflicts' -> 0 ->> 'message', reason), '.') end);
     end if;
     if untracked is not null or facts.logs <> '{}' or trial is not null then
