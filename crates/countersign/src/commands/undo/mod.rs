@@ -11,7 +11,7 @@ use ledger::operator::{UndoError, UndoOutcome};
 use ledger::undo::{NotRestored, SetAgain};
 use ledger::{Ledger, SchemaError};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use types::{CellMasks, Effects, IdPrefix, shown_conflicts};
 
 use self::args::{OneArgs, UndoArgs, UndoCommand};
@@ -97,6 +97,15 @@ struct Undone<'a> {
     not_restored: &'a [NotRestored],
 }
 
+/// The JSON line of a dry run.
+#[derive(Debug, Serialize)]
+struct WouldUndo<'a> {
+    status: &'static str,
+    rows: u64,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    not_restored: &'a [NotRestored],
+}
+
 /// Prints one JSON object for the outcome, or one for each conflict.
 fn tell_json(outcome: &UndoOutcome) {
     match outcome {
@@ -108,11 +117,7 @@ fn tell_json(outcome: &UndoOutcome) {
             print_json(object);
         }
         UndoOutcome::WouldUndo { rows, not_restored } => {
-            let mut object = json!({"status": "would_undo", "rows": rows});
-            if !not_restored.is_empty() {
-                object["not_restored"] = json!(not_restored);
-            }
-            print_json(object);
+            print_json(WouldUndo { status: "would_undo", rows: *rows, not_restored });
         }
         UndoOutcome::Conflicts { conflicts, .. } => {
             shown_conflicts(None, conflicts.clone()).iter().for_each(print_json);

@@ -278,8 +278,8 @@ fn shown(plan: Plan, masks: &mut CellMasks<'_>) -> UndoPlanData {
         let row = |write: &SelectedWrite| {
             let SelectedWrite { correlation_id, tool_name, actor, completed_at, makes_again, .. } = write;
             let mut row = json!({"correlation_id": correlation_id, "tool_name": tool_name, "actor": actor, "completed_at": completed_at});
-            if let Some(again) = makes_again {
-                row["makes_again"] = json!(again);
+            if let (Some(again), Some(row)) = (makes_again, row.as_object_mut()) {
+                row.insert("makes_again".to_owned(), json!(again));
             }
             row
         };
