@@ -35,7 +35,7 @@ fn is_behind_into(before: &str) -> bool {
     while let Some(qualified) = before.strip_suffix('.') {
         let qualified = qualified.trim_end();
         let Some(rest) = (match qualified.strip_suffix('"') {
-            Some(quoted) => quoted.rfind('"').and_then(|start| quoted.get(..start)),
+            Some(quoted) => before_quoted(quoted),
             None => Some(qualified.trim_end_matches(is_part)).filter(|rest| rest.len() < qualified.len()),
         }) else {
             return false;
@@ -44,6 +44,17 @@ fn is_behind_into(before: &str) -> bool {
     }
     let word = before.len().checked_sub(4).and_then(|start| before.split_at_checked(start));
     word.is_some_and(|(rest, word)| word.eq_ignore_ascii_case("into") && rest.ends_with(char::is_whitespace))
+}
+
+/// What stands before an identifier in double quotes whose closing one is gone. Two quotes are one within it.
+fn before_quoted(mut text: &str) -> Option<&str> {
+    loop {
+        text = text.get(..text.rfind('"')?)?;
+        match text.strip_suffix('"') {
+            Some(rest) => text = rest,
+            None => return Some(text),
+        }
+    }
 }
 
 fn is_part(c: char) -> bool {
@@ -129,6 +140,7 @@ mod tests {
             "select \"into\" . \"track\"(1)",
             "select \"x into \".\"track\"(1)",
             "select 'into \"', \"s\".\"track\"(1)",
+            "select 'into \"'||\"s\".track(1)",
             "select /* into */ track(1)",
             "select dinto track(1)",
         ] {
