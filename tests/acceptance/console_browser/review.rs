@@ -58,7 +58,7 @@ async fn what_changes_and_the_decision_are_on_the_first_screen() {
             ("delete_patient", json!({"id": 10})),
             1600.0,
             &[
-                "It would delete 1 row of hospital.patient.",
+                "It would delete 1 row of hospital.patient, and change 3 more rows of hospital.prescription.",
                 "It would also delete 3 rows of hospital.prescription",
                 "It cannot be undone",
             ],
