@@ -262,6 +262,8 @@ begin
     select a.ctid into at from countersign.attempt a where a.slot = countersign.slot_of(account, tool, 'preview:' || correlation, print)
     for update;
     ignored := countersign.enter_write(at, account, timeout_ms);
+    -- Somebody waits for the answer, which names who holds the lock.
+    ignored := set_config('lock_timeout', least(timeout_ms - timeout_ms / 10, 5000)::text, true);
 end $$;
 comment on function countersign.claim_preview(uuid, text, text, text, integer) is
     'Begins a transaction that is rolled back: its effects are recorded, and can be read in it. `finish` refuses it.';

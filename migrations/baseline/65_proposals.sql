@@ -63,7 +63,7 @@ comment on table countersign.proposal is
 comment on column countersign.proposal.definition is
     'SHA-256 of what the tool does. A proposal of a tool that has changed since is stale.';
 comment on column countersign.proposal.title is 'For people: what the call does.';
-comment on column countersign.proposal.tier is 'confirm: the proposing account agrees. approve: a person who is not the proposer.';
+comment on column countersign.proposal.tier is 'confirm: the proposing account or a person agrees. approve: a person who is not the proposer.';
 comment on column countersign.proposal.approvals is
     'How many people have to approve, as the tool said when it was proposed. A later manifest does not change it.';
 comment on column countersign.proposal.approvers is 'The group that has to approve: a role of PostgreSQL, or for the console a group of the person.';
@@ -130,6 +130,11 @@ create table countersign.question (
 comment on table countersign.question is 'What reviewers have asked the agent before they decide. The digest of a proposal does not depend on it.';
 comment on column countersign.question.asked_by is 'The person, or the user of the operating system that the command line named.';
 
+create function countersign.is_in_progress(p countersign.proposal) returns boolean language sql volatile
+set search_path = pg_catalog, pg_temp as $$
+select p.status = 'confirmed' and p.attempt is not null and p.attempt_until > clock_timestamp() $$;
+comment on function countersign.is_in_progress(countersign.proposal) is 'Whether a server executes the proposal now.';
+
 create function countersign.approvals_of(p countersign.proposal) returns json language sql volatile
 set search_path = pg_catalog, pg_temp as $$
 select json_agg(json_build_object(
@@ -166,7 +171,8 @@ create trigger protect_approvals before truncate on countersign.approval
     for each statement execute function countersign.protect_approval();
 
 -- The state machine: these changes and no others, whatever makes them.
---     pending -> confirmed | rejected | expired          confirmed -> executed | failed | stale | expired
+--     pending -> confirmed | rejected | expired
+--     confirmed -> executed | failed | stale | expired, and while no server executes it -> rejected
 create function countersign.protect_proposal() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
@@ -189,6 +195,7 @@ begin
     if not (case old.status
         when 'pending' then new.status in ('confirmed', 'rejected', 'expired')
         when 'confirmed' then new.status in ('confirmed', 'executed', 'failed', 'stale', 'expired')
+            or new.status = 'rejected' and not countersign.is_in_progress(old)
         else false end)
     then
         raise exception 'proposal % is %, and cannot become %', old.proposal_id, old.status, new.status using errcode = '55000';
@@ -196,7 +203,7 @@ begin
     if old.status = 'pending' and new.status = 'confirmed' and not countersign.has_its_approvals(new) then
         raise exception 'proposal % needs % approvals', old.proposal_id, new.approvals using errcode = '55000';
     end if;
-    if old.status = 'confirmed'
+    if old.status = 'confirmed' and new.status <> 'rejected'
        and (new.decision, new.decided_by, new.decided_login, new.decided_via, new.decided_at, new.decision_reason)
            is distinct from (old.decision, old.decided_by, old.decided_login, old.decided_via, old.decided_at, old.decision_reason)
     then
@@ -325,7 +332,8 @@ begin
     elsif p.status = 'pending' and p.expires_at <= clock_timestamp() then
         update countersign.proposal o set status = 'expired', completed_at = clock_timestamp() where o.id = p.id;
         return 'expired';
-    elsif p.status <> 'pending' then
+    elsif p.status <> 'pending' and not (p.status = 'confirmed' and outcome = 'rejected' and via in ('command_line', 'console')
+                                         and not countersign.is_in_progress(p)) then
         return p.status;
     elsif shown_digest is distinct from p.digest and (outcome = 'confirmed' or shown_digest is not null) then
         return 'digest_mismatch';
@@ -366,7 +374,8 @@ begin
     return 'done';
 end $$;
 comment on function countersign.decide_pending(uuid, text, text, text, text, text, text, uuid, interval) is
-    'Compare and swap from pending, for every way to decide. Callers have checked who decides. approved: it counts, and more people have to approve; '
+    'Compare and swap from pending, for every way to decide; a person also rejects what is confirmed and not in progress. Callers have checked '
+    'who decides. approved: it counts, and more people have to approve; '
     'asked is no decision: the proposal stays pending, and enough means that it has 10 questions; '
     'repeated: this person has approved before; other_channel: the approvals of a proposal come all by the command line, or all by the console.';
 
@@ -392,8 +401,10 @@ comment on function countersign.decide_proposal(uuid, text, text, text, text, te
 
 create function countersign.executable_until(p countersign.proposal) returns timestamptz language sql immutable
 set search_path = pg_catalog, pg_temp as
-$$ select greatest(p.expires_at, p.decided_at + interval '5 minutes', p.attempt_until + interval '1 minute') $$;
-comment on function countersign.executable_until(countersign.proposal) is 'Until when a confirmed proposal may be carried out.';
+$$ select greatest(p.expires_at, p.decided_at + interval '5 minutes',
+                   case when p.attempt is not null then p.attempt_until + interval '1 minute' end) $$;
+comment on function countersign.executable_until(countersign.proposal) is
+    'Until when a confirmed proposal may be executed. An attempt has its time, a pause between attempts adds none.';
 
 create function countersign.claim_proposal(proposal uuid, correlation uuid, lease interval) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -414,6 +425,12 @@ begin
     elsif countersign.executable_until(p) <= clock_timestamp() then
         update countersign.proposal o set status = 'expired', completed_at = clock_timestamp() where o.id = p.id;
         return 'expired';
+    elsif countersign.proposal_digest(p) <> p.digest then
+        update countersign.proposal o
+        set status = 'failed', error_code = 'digest_mismatch', completed_at = clock_timestamp(),
+            error_message = 'it was modified in the database after it was created; nothing was written'
+        where o.id = p.id;
+        return 'failed';
     elsif p.attempts >= 5 then
         update countersign.proposal o
         set status = 'failed', error_code = 'in_doubt_aborted', completed_at = clock_timestamp(),
@@ -444,17 +461,19 @@ end $$;
 comment on function countersign.claim_proposal(uuid, uuid, interval) is
     'Takes a confirmed proposal up for this write. done | again (an earlier attempt had begun, and was ended) | busy | the state that it is in.';
 
-create function countersign.release_proposal(proposal uuid, correlation uuid, pause interval, counts boolean) returns void
+create function countersign.release_proposal(proposal uuid, correlation uuid, code text, message text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
     perform countersign.refuse_within_a_write();
     update countersign.proposal p
-    set attempt_until = clock_timestamp() + least(pause, interval '1 hour'),
-        attempts = case when counts then p.attempts else greatest(p.attempts - 1, 0) end
-    where p.proposal_id = proposal and p.attempt = correlation and p.status = 'confirmed';
+    set attempt = null, attempts = greatest(p.attempts - 1, 0), error_code = code, error_message = message,
+        attempt_until = case when correlation is null then p.attempt_until else clock_timestamp()
+            + least(greatest((clock_timestamp() - p.decided_at) / 4, interval '2 seconds'), interval '1 minute') end
+    where p.proposal_id = proposal and p.attempt is not distinct from correlation and p.status = 'confirmed';
 end $$;
-comment on function countersign.release_proposal(uuid, uuid, interval, boolean) is
-    'Lets another server take the proposal up after a pause. An attempt that has not begun does not count.';
+comment on function countersign.release_proposal(uuid, uuid, text, text) is
+    'What is agreed to waits, and why: any server takes it up after a pause of 2 seconds to a minute, the longer the longer it has waited. '
+    'Only attempts whose server went away are counted. Without a correlation id no server has made an attempt, and there is no pause.';
 
 create function countersign.lock_proposal(proposal uuid, correlation uuid) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -465,6 +484,9 @@ begin
     select * into p from countersign.proposal o where o.proposal_id = proposal for no key update;
     select * into a from countersign.attempt t where t.ctid = nullif(current_setting('countersign.at', true), '')::tid
         and t.correlation_id = correlation;
+    -- What waits for a lock holds a session, and others may be executed meanwhile: it is tried again.
+    perform set_config('lock_timeout',
+        (1000 * extract(epoch from least(interval '5 s', 0.9 * current_setting('statement_timeout')::interval)))::integer::text, true);
     return case
         when p.id is null then 'not_found'
         when p.status <> 'confirmed' then p.status
@@ -495,7 +517,7 @@ declare
     difference  text;
 begin
     update countersign.proposal o
-    set status = 'executed', correlation_id = a.correlation_id, completed_at = clock_timestamp()
+    set status = 'executed', correlation_id = a.correlation_id, completed_at = clock_timestamp(), error_code = null, error_message = null
     where o.proposal_id = a.proposal_id and o.status = 'confirmed' and o.attempt = a.correlation_id
       and (o.account_id, o.tool_name, o.fingerprint) = (a.account_id, a.tool_name, a.fingerprint)
     returning o.* into p;

@@ -41,7 +41,7 @@ comment on function countersign.check_stale() is 'A proposal becomes stale: a se
 create trigger check_stale after update of status on countersign.proposal
     for each row when (new.status = 'stale' and old.status <> 'stale') execute function countersign.check_stale();
 
-create function countersign.take_checks(tools text[], lease interval, most integer) returns setof uuid
+create function countersign.take_checks(tools text[], definitions text[], lease interval, most integer) returns setof uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
     perform countersign.refuse_within_a_write();
@@ -50,10 +50,14 @@ begin
         where c.proposal_id in (
             select d.proposal_id from countersign.proposal_check d join countersign.proposal p on p.proposal_id = d.proposal_id
             where d.checked_at is null and d.taken_until <= clock_timestamp() and p.tool_name = any (tools)
+              and (d.requested_at < clock_timestamp() - interval '2 seconds'
+                   or (p.tool_name, p.definition) in (select * from unnest(tools, definitions)))
             order by d.requested_at limit most for update of d skip locked)
         returning c.proposal_id;
 end $$;
-comment on function countersign.take_checks(text[], interval, integer) is 'Checks for this server to make, if it has these tools.';
+comment on function countersign.take_checks(text[], text[], interval, integer) is
+    'Checks for this server to make, if it has these tools. A server whose tool is another one can only say that, so it leaves the check to others '
+    'for 2 seconds.';
 
 create function countersign.store_check(proposal uuid, what_differs text, what_is_there json) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -52,9 +52,7 @@ begin
     select * into p from countersign.proposal o where o.proposal_id = proposal;
     if not found then
         return 'not_found';
-    elsif outcome = 'confirmed' and p.tier <> 'approve' then
-        return 'not_yours';
-    elsif outcome = 'confirmed' and exists (
+    elsif outcome = 'confirmed' and p.tier = 'approve' and exists (
               select from unnest(array[who, of_person] || accounts) name where lower(name) in (lower(p.account_id), lower(p.actor))) then
         return 'proposer';
     elsif outcome = 'confirmed' and p.approvers is not null

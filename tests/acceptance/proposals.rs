@@ -12,9 +12,11 @@ mod people;
 mod races;
 mod registry;
 mod rows;
+mod servers;
 mod stale;
 mod states;
 mod stored;
+mod waits;
 
 use std::time::{Duration, Instant};
 

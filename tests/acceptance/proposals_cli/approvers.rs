@@ -2,7 +2,6 @@
 
 use std::process::Stdio;
 
-use serde_json::json;
 use testkit::{Server, countersign, database};
 use tokio::process::Command;
 
@@ -24,8 +23,6 @@ async fn only_a_role_of_approvers_approves_and_never_the_server_or_the_proposer(
     let own = propose_deletion(&as_account, spare_package(&db, &account, "Own").await).await;
     let labelled = propose_deletion(&as_actor, spare_package(&db, "default", "Labelled").await).await;
     let foreign = propose_deletion(&other, spare_package(&db, "default", "Foreign").await).await;
-    let photo = other.succeed("delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
-    let to_confirm = photo["data"]["proposal"].clone();
     let stranger = format!("stranger_{}", db.name());
     db.run(&format!("create role {stranger} login")).await;
     let before = db.contents("studio").await;
@@ -36,7 +33,6 @@ async fn only_a_role_of_approvers_approves_and_never_the_server_or_the_proposer(
         (db.url_as(&stranger), &foreign, "this login may not read the ledger: use one that has the role"),
         (url.clone(), &own, proposed.as_str()),
         (url.clone(), &labelled, &proposed),
-        (url.clone(), &to_confirm, "this is for the proposing account to confirm, in its client"),
     ] {
         let id = text(proposal, "proposal_id");
         let ran = proposals(&login, &["approve", id, "--digest", text(proposal, "digest")]).await;

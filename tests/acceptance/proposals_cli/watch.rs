@@ -1,7 +1,7 @@
 //! `countersign proposals watch`: what is open, then each change, until it is interrupted.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::Stdio;
 
 use nix::pty::openpty;
@@ -46,6 +46,43 @@ async fn watching_prints_what_is_open_and_then_each_change_as_json() {
     send_signal(child.id().unwrap(), Signal::SIGINT);
     assert_eq!(lines.next_line().await.unwrap(), None, "nothing else");
     assert!(child.wait().await.unwrap().success());
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_window_asks_about_each_proposal_and_only_yes_approves() {
+    let db = database().await;
+    let url = approver(&db).await;
+    let server = Server::studio(&db).await;
+    let kept = spare_package(&db, "default", "Kept").await;
+    propose_deletion(&server, kept).await;
+    let gone = spare_package(&db, "default", "Gone").await;
+    let pty = openpty(None, None).unwrap();
+    let mut command = Command::new(countersign());
+    command.env("DATABASE_URL", &url).args(["proposals", "watch", "--ask"]).kill_on_drop(true);
+    command.stdin(Stdio::from(pty.slave.try_clone().unwrap())).stdout(Stdio::from(pty.slave));
+    let _child = command.spawn().unwrap();
+    drop(command);
+    let mut master = File::from(pty.master);
+    let answer = |mut master: File, answer: &'static str| {
+        tokio::task::spawn_blocking(move || {
+            let (mut seen, mut byte) = (Vec::new(), [0]);
+            while !seen.ends_with(b"Type yes: ") && matches!(master.read(&mut byte), Ok(1)) {
+                seen.push(byte[0]);
+            }
+            master.write_all(answer.as_bytes()).unwrap();
+            (master, String::from_utf8(seen).unwrap())
+        })
+    };
+    let (terminal, shown) = answer(master, "no\n").await.unwrap();
+    assert!(shown.contains("delete 1 row of studio.package") && shown.contains("Kept"), "{shown}");
+    propose_deletion(&server, gone).await;
+    (master, _) = answer(terminal, "yes\n").await.unwrap();
+    db.until_value(&format!("select count(*) from studio.package where package_id = {gone}"), "0").await;
+    assert!(super::is_there(&db, kept).await);
+    drop(master);
+    let refused = proposals(&url, &["watch", "--ask"]).await;
+    assert!(refused.code == 1 && refused.err.contains("nobody can be asked here"), "{}", refused.err);
     server.close().await;
 }
 

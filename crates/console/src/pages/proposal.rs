@@ -75,6 +75,8 @@ struct Page<'a> {
     /// What the person must do to approve, if the last sign-in is too long ago.
     sign_in_again: Option<SignInAgain<'a>>,
     may_reject: bool,
+    /// Whether it is approved, and may still be taken back.
+    may_withdraw: bool,
 }
 
 /// What has changed since it was proposed.
@@ -234,6 +236,7 @@ fn page<'a>(
         may_check: proposal.status.can_be_checked() && preview.rows_affected.is_some() && person.role.may_decide(),
         sign_in_again,
         may_reject: is_pending && person.role.may_decide(),
+        may_withdraw: proposal.status == ProposalStatus::Confirmed && person.role.may_decide(),
     }
 }
 
@@ -242,7 +245,6 @@ fn why_not(person: &ConsolePerson, proposal: &Proposal) -> Option<&'static str> 
         Undecidable::Confirmed => "It is approved, and a server executes it. Load the page again to see the outcome.",
         Undecidable::Closed => "It does not wait for a decision any more.",
         Undecidable::NotAReviewer => NOT_A_REVIEWER,
-        Undecidable::ForTheAccount => "This is for the proposing account to confirm, in its client.",
         Undecidable::ApprovedBefore => "You have approved this. It waits for other people.",
         Undecidable::OwnProposal => "You have proposed this, and nobody approves their own proposals.",
     })
@@ -283,9 +285,9 @@ fn outcome(state: &DatabaseState, proposal: &Proposal) -> Vec<Fact> {
     [
         decided_by.map(|by| Fact::text("Decided by", by)),
         proposal.decided_at.as_ref().map(|at| Fact::time("Decided at", at.clone())),
-        text("Reason", &proposal.decision_reason),
+        text(if proposal.status == ProposalStatus::Rejected { "Reason" } else { "Note" }, &proposal.decision_reason),
         executed,
-        text("Error", &proposal.error_message),
+        text(if proposal.status == ProposalStatus::Confirmed { "Waits" } else { "Error" }, &proposal.error_message),
         proposal.newer.map(|id| Fact::link("Newer proposal", path(state, id), id.to_string())),
     ]
     .into_iter()

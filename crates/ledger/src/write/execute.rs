@@ -29,6 +29,7 @@ use crate::write::error_hints::HintQuery;
 use crate::write::executor::WriteOutput;
 use crate::write::failures::{ExecutorError, FENCED, frozen, sql_failure};
 use crate::write::intent::MAX_OUTCOME_BYTES;
+use crate::write::lock_wait;
 use crate::write::remote_writes::{RemoteWriteError, RemoteWrites};
 use crate::write::renewals::{self, OUTDATED, may_be_outdated};
 use crate::write::row_limit;
@@ -68,12 +69,15 @@ pub(crate) async fn execute(
     let WriteCall { request, executor, deadline, .. } = attempt.call;
     let id = attempt.intent.correlation_id;
     let opening = TransactionOpening::Write(&attempt.intent, start, known);
+    let pid = lock_wait::backend_pid(lease);
     let mut tx = WriteTx::new(lease, writer, (id, &request.principal), *deadline, opening);
-    let executed = match attempt.precondition {
-        None => executor.execute(&mut tx, request).await,
-        Some(precondition) => precondition.execute(executor.as_ref(), &mut tx, request).await,
+    let work = match attempt.precondition {
+        None => executor.execute(&mut tx, request),
+        Some(precondition) => precondition.execute(executor.as_ref(), &mut tx, request),
     };
-    let executed = executed.map(|work| WriteOutput { rollback: work.rollback.of_write(&id.to_string()), ..work });
+    let (executed, wait) = lock_wait::watched(writer, pid, work).await;
+    let executed =
+        wait.explain(executed).map(|work| WriteOutput { rollback: work.rollback.of_write(&id.to_string()), ..work });
     let TxState { work, unopened, hint_query } = tx.close(executed).await;
     if let Some(unopened) = unopened {
         return Err(CommitError::Unopened(unopened));
@@ -82,22 +86,23 @@ pub(crate) async fn execute(
         Ok(work) if outcome_bytes(&work) > MAX_OUTCOME_BYTES => {
             fail(lease, attempt, start, too_large_to_keep(&work), None).await
         }
-        Ok(work) => match succeed(lease, attempt, &work, remote_writes).await {
-            Ok(receipt) => Ok(WriteOutput { rollback: work.rollback.with_ledger_findings(receipt), ..work }),
+        Ok(work) => match lock_wait::watched(writer, pid, succeed(lease, attempt, &work, remote_writes)).await {
+            (Ok(receipt), _) => Ok(WriteOutput { rollback: work.rollback.with_ledger_findings(receipt), ..work }),
             // A deferred constraint or trigger refuses the work.
-            Err(SucceedError::Work(error)) => {
+            (Err(SucceedError::Work(error)), wait) => {
                 if error.is_stale_function() && is_renewed(lease).await? {
                     return Err(CommitError::Renewed);
                 }
                 let hint_query = HintQuery::of(&error);
-                fail(lease, attempt, start, sql_failure(&error), hint_query).await
+                let failure = wait.failure(Some(&error.sqlstate)).unwrap_or_else(|| sql_failure(&error));
+                fail(lease, attempt, start, failure, hint_query).await
             }
-            Err(SucceedError::Finish(failure)) => fail(lease, attempt, start, *failure, None).await,
-            Err(SucceedError::Commit(error)) => Err(CommitError::Refused(error)),
-            Err(SucceedError::Other(pg::Error::Server(error))) if error.sqlstate == OUTDATED => {
+            (Err(SucceedError::Finish(failure)), _) => fail(lease, attempt, start, *failure, None).await,
+            (Err(SucceedError::Commit(error)), _) => Err(CommitError::Refused(error)),
+            (Err(SucceedError::Other(pg::Error::Server(error))), _) if error.sqlstate == OUTDATED => {
                 is_renewed(lease).await.and(Err(CommitError::Renewed))
             }
-            Err(SucceedError::Other(error)) => Err(unfinished(error)),
+            (Err(SucceedError::Other(error)), _) => Err(unfinished(error)),
         },
         Err(ExecutorError::Rejected(failure))
             if may_be_outdated(failure.sqlstate.as_deref()) && is_renewed(lease).await? =>

@@ -15,6 +15,7 @@ pub(crate) mod failures;
 pub(crate) mod gate;
 pub(crate) mod history;
 pub(crate) mod intent;
+pub(crate) mod lock_wait;
 pub(crate) mod loss;
 pub(crate) mod modify_rows;
 pub(crate) mod obstacle;

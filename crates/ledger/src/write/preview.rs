@@ -24,6 +24,7 @@ use crate::write::error_hints::HintQuery;
 use crate::write::execute;
 use crate::write::executor::{WriteExecutor, WriteOutput, WriteRequest};
 use crate::write::failures::{ExecutorError, sql_failure, too_large};
+use crate::write::lock_wait;
 use crate::write::renewals::{self, Renewals, may_be_outdated};
 use crate::write::write_tx::{TransactionOpening, TxState, WriteTx, timeout_ms};
 
@@ -189,13 +190,17 @@ impl Trials<'_> {
             lease.session().begin_with_snapshot(snapshot).await.map_err(ExecutorError::ConnectionLost)?;
         }
         let opening = TransactionOpening::Preview { is_open: snapshot.is_some() };
+        let pid = lock_wait::backend_pid(lease);
         let mut tx = WriteTx::new(lease, self.writer, (id, &self.request.principal), self.deadline, opening);
-        let work = self.executor.preview(&mut tx, self.request).await;
-        let TxState { work, hint_query, .. } = tx.close(work).await;
+        let (work, wait) = lock_wait::watched(self.writer, pid, self.executor.preview(&mut tx, self.request)).await;
+        let TxState { work, hint_query, .. } = tx.close(wait.explain(work)).await;
         let (trial, hint_query) = match work {
-            Ok(work) => match self.settle(lease, id, work, questions).await {
-                Err(pg::Error::Server(error)) => (Err(sql_failure(&error).into()), HintQuery::of(&error)),
-                settled => (settled.map_err(ExecutorError::ConnectionLost), None),
+            Ok(work) => match lock_wait::watched(self.writer, pid, self.settle(lease, id, work, questions)).await {
+                (Err(pg::Error::Server(error)), wait) => {
+                    let failure = wait.failure(Some(&error.sqlstate)).unwrap_or_else(|| sql_failure(&error));
+                    (Err(failure.into()), HintQuery::of(&error))
+                }
+                (settled, _) => (settled.map_err(ExecutorError::ConnectionLost), None),
             },
             Err(refusal) => (Err(refusal), hint_query),
         };

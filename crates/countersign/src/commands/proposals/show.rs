@@ -79,7 +79,7 @@ pub(super) fn print(proposal: &Proposal, since: Option<&Since>, full: bool) {
         |heading: &str, value: &Option<String>| value.iter().flat_map(|value| text(heading, value)).collect();
     let tier = match proposal.tier {
         Tier::Auto => "auto: no agreement is needed",
-        Tier::Confirm => "confirm: the proposing account agrees, in its client",
+        Tier::Confirm => "confirm: a person agrees, in the client, here or in the console",
         Tier::Approve => "approve: a person who is not the proposer agrees",
     };
     let several = format!("approve: {} different people who are not the proposer agree", proposal.rule.approvals);
@@ -175,11 +175,16 @@ fn outcome(proposal: &Proposal) -> Vec<String> {
         let who = format!("{at} by {}, via {via}", decider(proposal));
         lines.extend(beside(what, [who]));
     }
+    let (why, error) = match proposal.status {
+        ProposalStatus::Rejected => ("rejected because", "error"),
+        ProposalStatus::Confirmed => ("note", "waits"),
+        _ => ("note", "error"),
+    };
     let rest = [
-        ("rejected because", proposal.decision_reason.clone()),
+        (why, proposal.decision_reason.clone()),
         ("correlation id", proposal.correlation_id.map(|id| id.to_string())),
         ("error code", proposal.error_code.clone()),
-        ("error", proposal.error_message.clone()),
+        (error, proposal.error_message.clone()),
         ("ended at", proposal.completed_at.clone()),
         ("newer proposal", proposal.newer.map(|id| id.to_string())),
     ];

@@ -14,7 +14,7 @@ use super::execute::PAUSE;
 use super::human_decision::may_not_decide;
 use super::preview::Preview;
 use super::state::not_found;
-use super::{MAX_PREVIEW_BYTES, Proposal, Proposals, tool_names};
+use super::{MAX_PREVIEW_BYTES, Proposal, Proposals, tool_definitions};
 use crate::evidence::row_history::{self, HistoryQuery};
 use crate::write::executor::WriteExecutor;
 use crate::write::executor_registry::ExecutorRegistry;
@@ -51,8 +51,7 @@ const OPEN_TABLES_SQL: &str = "\
 select count(distinct t.name) from countersign.tracked t join pg_class c on c.oid = t.relation \
 where t.is_current and t.name = any ($1::text[]) and not row_security_active(t.relation)";
 const REQUEST_SQL: &str = "select countersign.request_check($1)";
-const TAKE_SQL: &str =
-    "select countersign.take_checks($1::text::text[], make_interval(secs => $2::double precision), 10)";
+const TAKE_SQL: &str = "select countersign.take_checks($1::text::text[], $2::text::text[], make_interval(secs => $3::double precision), 10)";
 const STORE_SQL: &str = "select countersign.store_check($1, $2, $3)";
 
 /// What has changed since a proposal was made, for its caller.
@@ -122,7 +121,9 @@ impl Proposals {
     /// this concurrently and repeatedly.
     pub async fn check_requested(&self, executors: &Arc<ExecutorRegistry>) -> Result<(), Failure> {
         let lease = Some(self.attempt_lease().as_secs_f64().to_string());
-        let taken = self.ask_words(TAKE_SQL, vec![tool_names(executors), lease], Instant::now() + self.call_deadline);
+        let [names, definitions] = tool_definitions(executors);
+        let params = vec![names, definitions, lease];
+        let taken = self.ask_words(TAKE_SQL, params, Instant::now() + self.call_deadline);
         for id in taken.await?.iter().filter_map(|id| ProposalId::parse(id)) {
             let (this, executors) = (self.clone(), Arc::clone(executors));
             self.gate.begin(async move {

@@ -9,6 +9,7 @@ use crate::write::caller_part::Rights;
 use crate::write::definitions;
 use crate::write::executor::{WriteExecutor, WriteFuture, WriteOutput, WritePrecondition, WriteRequest};
 use crate::write::failures::ExecutorError;
+use crate::write::lock_wait::LOCK_NOT_AVAILABLE;
 use crate::write::write_tx::WriteTx;
 
 /// The proposal that an attempt executes, the id of its record, and the preview that was approved.
@@ -48,10 +49,9 @@ impl WritePrecondition for ConfirmedProposal {
         (error.sqlstate == OTHER_ROWS).then(|| stale(&error.message))
     }
 
-    /// `None` after a conflict with other transactions (SQLSTATE class 40): only this attempt has failed, and the
-    /// proposal stays confirmed.
+    /// `None` if only this attempt has failed, and the proposal stays confirmed.
     fn state_after(&self, failure: &Failure) -> Option<&'static str> {
-        if failure.sqlstate.as_deref().is_some_and(|state| state.starts_with("40")) {
+        if is_of_others(failure) {
             return None;
         }
         Some(if failure.code == ErrorCode::ProposalStale { "stale" } else { "failed" })
@@ -116,6 +116,14 @@ impl ConfirmedProposal {
         let verdict = row.and_then(|row| row.get("verdict")).and_then(|verdict| verdict.as_str()).unwrap_or_default();
         if verdict == "done" { Ok(()) } else { Err(refused(verdict).into()) }
     }
+}
+
+/// Whether the reason is outside of the proposal, which may succeed later as it is: a conflict with other transactions (class
+/// 40), a lock that another session holds, a lost connection (08), resources of the server (53), its shutdown (57P), or a
+/// standby.
+pub(super) fn is_of_others(failure: &Failure) -> bool {
+    let states = ["40", LOCK_NOT_AVAILABLE, "08", "53", "57P", "25006"];
+    failure.sqlstate.as_deref().is_some_and(|state| states.iter().any(|start| state.starts_with(start)))
 }
 
 /// The failure of a proposal whose execution would differ from the approved preview.

@@ -1,6 +1,8 @@
 //! Decisions of the proposing account: it confirms proposals of tier `confirm`, and withdraws its own proposals of
 //! any tier.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, Principal, ProposalId};
 
@@ -60,7 +62,31 @@ pub enum DecisionChannel {
     /// A call of `confirm_proposal` or `reject_proposal`.
     Tool,
     /// The answer of the user, whom the client has asked (MCP elicitation).
-    Elicitation,
+    Elicitation {
+        /// How long after the question it came.
+        answered_after: Duration,
+    },
+}
+
+/// Nobody reads a question and answers it in less time.
+const SHORTEST_ANSWER: Duration = Duration::from_secs(1);
+
+impl DecisionChannel {
+    /// Whether the client gave the answer, and no person.
+    #[must_use]
+    pub fn is_automatic(self) -> bool {
+        matches!(self, Self::Elicitation { answered_after } if answered_after < SHORTEST_ANSWER)
+    }
+
+    /// What people are told about an approval over this channel, beside its name.
+    fn note(self) -> Option<String> {
+        match self {
+            Self::Elicitation { answered_after } if self.is_automatic() => {
+                Some(format!("The client accepted {} ms after it was asked.", answered_after.as_millis()))
+            }
+            Self::Elicitation { .. } | Self::Tool => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -94,10 +120,12 @@ impl Proposals {
         choice.check()?;
         let (outcome, digest, reason) = choice.parts();
         let channel = match (via, digest.is_some()) {
-            (DecisionChannel::Elicitation, _) => "elicitation",
+            (DecisionChannel::Elicitation { .. }, _) => "elicitation",
             (DecisionChannel::Tool, true) => "confirm_proposal",
             (DecisionChannel::Tool, false) => "reject_proposal",
         };
+        let note = || via.note().filter(|_| digest.is_some());
+        let reason = reason.or_else(note);
         let params = [
             Some(id.to_string()),
             Some(owner.account_id.as_str().to_owned()),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use types::{CorrelationId, ErrorCode, Failure, Principal, ProposalId, Redaction};
+use types::{CorrelationId, ErrorCode, Failure, Principal, ProposalId, Redaction, Tier};
 
-use super::confirmed::{ConfirmedProposal, refused, stale};
+use super::confirmed::{ConfirmedProposal, is_of_others, refused, stale};
 use super::decide::{Decision, DecisionChannel, TransitionResult};
 use super::state::{ProposalStatus, not_found};
 use super::{Proposal, Proposals, definition};
@@ -28,14 +28,10 @@ pub struct ExecutedProposal {
 /// The pause between two checks whether a server has executed or checked the proposal.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
-/// The pause after the ledger was unavailable.
-const BACKOFF: Duration = Duration::from_secs(2);
-
 pub(super) const STILL_CONFIRMED: &str = "The proposal stays confirmed, and a server executes it as soon as possible: ask get_proposal, and do not \
     propose it again.";
 
-const RELEASE_SQL: &str =
-    "select countersign.release_proposal($1, $2, make_interval(secs => $3::double precision), $4)";
+const RELEASE_SQL: &str = "select countersign.release_proposal($1, $2, $3, $4)";
 const END_SQL: &str = "select countersign.end_proposal($1, $2, $3, $4, $5)";
 
 impl Proposals {
@@ -45,6 +41,7 @@ impl Proposals {
     }
 
     /// Confirms the proposal with this digest for its account, and executes it. A repeated call gets the same answer.
+    /// A proposal that this server cannot execute stays pending: another server may have its tool.
     ///
     /// # Errors
     /// [`WriteError`] with the reason why nothing was written. The write may still happen if the proposal stays
@@ -52,12 +49,16 @@ impl Proposals {
     pub async fn confirm(
         &self,
         owner: &Principal,
-        id: ProposalId,
+        proposal: &Proposal,
         digest: String,
         via: DecisionChannel,
         executors: &Arc<ExecutorRegistry>,
         deadline: Instant,
     ) -> Result<ExecutedProposal, WriteError> {
+        let id = proposal.proposal_id;
+        if proposal.status == ProposalStatus::Pending && proposal.tier == Tier::Confirm {
+            self.fitting(proposal, executors.get(&proposal.tool_name))?;
+        }
         // The task continues if the caller drops the future, so that the proposal is not left half executed.
         let (this, owner, executors) = (self.clone(), owner.clone(), Arc::clone(executors));
         let work = async move { this.decide_and_execute(&owner, id, digest, via, &executors, deadline).await };
@@ -140,11 +141,17 @@ impl Proposals {
         let id = proposal.proposal_id;
         let executor = match self.fitting(proposal, executor) {
             Ok(executor) => executor,
-            Err(failure) => {
-                self.end(id, attempt, &failure, deadline).await?;
+            Err(mut failure) => {
+                self.release(id, Some(attempt), &failure).await;
+                failure.hint = Some(STILL_CONFIRMED.to_owned());
                 return Err(failure.into());
             }
         };
+        if let Err(failure) = executor.check(&proposal.request()) {
+            let failure = Failure { message: format!("Invalid payload: {}", failure.message), ..failure };
+            self.end(id, attempt, &failure, deadline).await?;
+            return Err(failure.into());
+        }
         let may_be_repeated = executor.preview_is_binding();
         tracing::info!(proposal_id = %id, tool = proposal.tool_name, account = proposal.account_id.as_str(), "carrying out");
         let call = WriteCall {
@@ -177,7 +184,7 @@ impl Proposals {
         }
     }
 
-    /// The executor of the tool, if its definition is the approved one and it accepts the parameters.
+    /// The executor of the tool, if it is the one of the proposal and this server computes the same fingerprint.
     pub(super) fn fitting(
         &self,
         proposal: &Proposal,
@@ -190,15 +197,17 @@ impl Proposals {
                 .hint("Nothing was written. Tell the operator: no manifest of this server has the tool.")
         })?;
         if definition(executor.as_ref()) != proposal.definition || !executor.supports_tier(proposal.tier) {
-            return Err(stale("the tool itself has changed, or who has to agree to it"));
+            let message = format!(
+                "the tool {tool} of this server is not the one that was proposed: its SQL, a limit or who has to agree \
+                 differs; nothing was written"
+            );
+            return Err(
+                Failure::new(ErrorCode::ProposalStale, message).hint("Call the tool again, and show the new proposal.")
+            );
         }
-        let request = proposal.request();
-        if self.fingerprint(tool, &request).as_str() != proposal.params_hash {
+        if self.fingerprint(tool, &proposal.request()).as_str() != proposal.params_hash {
             return Err(refused("altered"));
         }
-        executor
-            .check(&request)
-            .map_err(|failure| Failure { message: format!("Invalid payload: {}", failure.message), ..failure })?;
         Ok(Arc::clone(executor))
     }
 
@@ -228,8 +237,9 @@ impl Proposals {
         let failure = &mut stopped.failure;
         // An attempt with a correlation id has passed the gate, so its work may have begun.
         let may_have_begun = stopped.correlation_id.is_some();
-        if failure.retryable && failure.code != ErrorCode::Timeout && (may_be_repeated || !may_have_begun) {
-            self.release(id, attempt, may_have_begun).await;
+        let may_succeed = failure.retryable && failure.code != ErrorCode::Timeout || is_of_others(failure);
+        if may_succeed && (may_be_repeated || !may_have_begun) {
+            self.release(id, Some(attempt), failure).await;
             failure.hint = Some(STILL_CONFIRMED.to_owned());
         } else if let Err(error) = self.end(id, attempt, failure, Instant::now() + RESOLVE_TIMEOUT).await {
             tracing::warn!(proposal_id = %id, %error.message, "the end of a proposal could not be written down");
@@ -240,11 +250,11 @@ impl Proposals {
         Err(stopped)
     }
 
-    /// Lets the next server try after a pause. An attempt that has not begun does not count as a try. If this query
-    /// fails, the ownership of the attempt expires by itself.
-    async fn release(&self, id: ProposalId, attempt: CorrelationId, counts: bool) {
-        let pause = Some(BACKOFF.as_secs_f64().to_string());
-        let params = vec![Some(id.to_string()), Some(attempt.to_string()), pause, Some(counts.to_string())];
+    /// Lets any server try after a pause, and stores why the proposal waits. If this query fails, the ownership of the
+    /// attempt expires by itself.
+    pub(super) async fn release(&self, id: ProposalId, attempt: Option<CorrelationId>, failure: &Failure) {
+        let (code, message) = (failure.code.as_str().to_owned(), failure.message.clone());
+        let params = vec![Some(id.to_string()), attempt.map(|it| it.to_string()), Some(code), Some(message)];
         if let Err(error) = self.ask_words(RELEASE_SQL, params, Instant::now() + self.call_deadline).await {
             tracing::info!(proposal_id = %id, %error.message, "a confirmed proposal waits for its attempt to be over");
         }

@@ -132,10 +132,6 @@ impl Proposals {
                 let message = "more than 15 minutes have passed since the proposal was shown; nothing was decided";
                 return Err(Failure::new(ErrorCode::NotPermitted, message).hint("Run the command again."));
             }
-            "not_yours" => {
-                let message = "this is for the proposing account to confirm, in its client (confirm_proposal)";
-                return Err(Failure::new(ErrorCode::NotPermitted, message).hint("It can be rejected here."));
-            }
             "enough" => {
                 let message = "a proposal takes 10 questions at most; nothing was asked";
                 return Err(Failure::new(ErrorCode::NotPermitted, message).hint("Approve or reject it."));

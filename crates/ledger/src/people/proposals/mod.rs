@@ -28,6 +28,7 @@ mod without_effect;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pg::value::text_array;
 use pg::{WriterPool, outage};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -369,10 +370,13 @@ fn definition(executor: &dyn WriteExecutor) -> String {
     sha256_hex(&executor.definition())
 }
 
-/// The names of the tools, as an array of PostgreSQL in its text form.
-fn tool_names(executors: &ExecutorRegistry) -> Option<String> {
-    let names: Vec<String> = executors.names().map(|name| Value::from(name).to_string()).collect();
-    Some(format!("{{{}}}", names.join(",")))
+/// The names of the tools and their definitions, as two arrays of PostgreSQL in their text form.
+fn tool_definitions(executors: &ExecutorRegistry) -> [Option<String>; 2] {
+    let names: Vec<String> = executors.names().map(str::to_owned).collect();
+    let definition =
+        |name: &String| executors.get(name).map(|executor| definition(executor.as_ref())).unwrap_or_default();
+    let definitions: Vec<String> = names.iter().map(definition).collect();
+    [Some(text_array(&names)), Some(text_array(&definitions))]
 }
 
 /// The maximum size of a preview in bytes: a person must be able to read it.

@@ -7,13 +7,18 @@ use pg::outage;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 
-use super::{ExecutedProposal, Proposals, tool_names};
+use super::{ExecutedProposal, Proposals, tool_definitions};
 use crate::write::executor_registry::ExecutorRegistry;
 use crate::write::failures::{WriteError, ledger_failure};
 
-const CONFIRMED_SQL: &str = "select p.proposal_id from countersign.proposal p \
-    where p.status = 'confirmed' and p.attempt_until <= clock_timestamp() and p.tool_name = any ($1::text[]) \
-    order by p.decided_at limit 100";
+/// What this server can execute, or end because it was altered; and what no server has taken up for a minute.
+const CONFIRMED_SQL: &str = "select proposal_id, is_intact, is_overdue from (select p.*, \
+        countersign.proposal_digest(p) = p.digest as is_intact, \
+        p.error_code is null and p.decided_at < clock_timestamp() - interval '1 minute' as is_overdue \
+    from countersign.proposal p \
+    where p.status = 'confirmed' and p.attempt_until <= clock_timestamp() and p.tool_name = any ($1::text[])) p \
+    where not is_intact or is_overdue or (tool_name, definition) in (select * from unnest($1::text[], $2::text[])) \
+    order by decided_at limit 100";
 const TAKE_SQL: &str = "select countersign.claim_proposal($1, $2, make_interval(secs => $3::double precision))";
 const SWEEP_SQL: &str = "select ended, was from countersign.sweep_proposals($1)";
 const MAX_ENDED: u32 = 1000;
@@ -25,19 +30,23 @@ fn interrupted() -> Failure {
 }
 
 impl Proposals {
-    /// Starts to execute approved proposals that no server is executing, if `executors` has their tools: approvals by
-    /// people, and those of a server that went away. Several servers may call this concurrently and repeatedly: the
+    /// Starts to execute approved proposals that no server is executing, if `executors` has the tools that were proposed:
+    /// approvals by people, and those of a server that went away. Several servers may call this concurrently and repeatedly: the
     /// server that starts an execution owns the proposal for a while, and the execution continues in a task.
     pub async fn recover(&self, executors: &Arc<ExecutorRegistry>) -> Result<(), Failure> {
-        let names = vec![tool_names(executors)];
-        let open = self.ask_words(CONFIRMED_SQL, names, Instant::now() + self.call_deadline).await?;
+        let deadline = Instant::now() + self.call_deadline;
+        let open = self.writer.run_one(CONFIRMED_SQL, &tool_definitions(executors), deadline).await;
+        let open = open.map_err(|error| ledger_failure(&error))?;
         outage::end();
-        for id in open.iter().filter_map(|id| ProposalId::parse(id)) {
+        for row in &open.rows {
+            let [Some(id), is_intact, is_overdue] = row.as_slice() else { continue };
+            let Some(id) = ProposalId::parse(id) else { continue };
+            let [is_intact, is_overdue] = [is_intact, is_overdue].map(|it| it.as_deref() == Some("t"));
             // The remaining proposals are left for the next call.
             let Ok(permit) = Arc::clone(&self.executing).try_acquire_owned() else { break };
             let (this, executors) = (self.clone(), Arc::clone(executors));
             self.gate.begin(async move {
-                match this.claim(id, &executors).await {
+                match this.take_up(id, is_intact, is_overdue, &executors).await {
                     Some(Ok(_)) => tracing::info!(proposal_id = %id, "what was agreed to was carried out"),
                     Some(Err(stopped)) => {
                         // The message may quote values, so it is not logged. Those who may see it find it in the
@@ -53,12 +62,23 @@ impl Proposals {
         Ok(())
     }
 
-    /// Claims and executes the proposal, unless another server has claimed it or it cannot be executed.
-    async fn claim(
+    /// Executes the proposal, unless another server has claimed it. A proposal that this server cannot execute is left to
+    /// others; if it is overdue, the reason is stored. The ledger ends one that is not intact.
+    async fn take_up(
         &self,
         id: ProposalId,
+        is_intact: bool,
+        is_overdue: bool,
         executors: &ExecutorRegistry,
     ) -> Option<Result<ExecutedProposal, WriteError>> {
+        let proposal = self.get(None, id).await.ok()??;
+        let executor = executors.get(&proposal.tool_name);
+        if is_intact && let Err(failure) = self.fitting(&proposal, executor) {
+            if is_overdue {
+                self.release(id, None, &failure).await;
+            }
+            return None;
+        }
         let deadline = Instant::now() + self.call_deadline;
         let attempt = CorrelationId::new();
         let lease = Some(self.attempt_lease().as_secs_f64().to_string());
@@ -73,8 +93,6 @@ impl Proposals {
         if !["done", "again"].contains(&verdict.as_str()) {
             return None;
         }
-        let proposal = self.get(None, id).await.ok()??;
-        let executor = executors.get(&proposal.tool_name);
         // A part of this work is outside of the database, so it is unknown how much of an earlier execution has
         // happened.
         if verdict == "again" && executor.is_some_and(|executor| !executor.preview_is_binding()) {

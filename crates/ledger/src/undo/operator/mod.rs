@@ -27,6 +27,7 @@ use crate::evidence::values::summary;
 use crate::fingerprint::sha256_hex;
 use crate::undo::plans::{PlanError, Plans, SelectionError, is_of_the_rows};
 use crate::undo::{NotRestored, SetAgain, UndoReport};
+use crate::write::lock_wait;
 use crate::write::renewals::{self, Renewals};
 
 /// The time limit of one undo, which may restore thousands of rows.
@@ -157,7 +158,9 @@ impl Operator {
         let mut renewals = Renewals::default();
         let tried = loop {
             let mut lease = self.acquire().await?;
-            let tried = try_parts(lease.session(), parts, who).await;
+            let pid = lock_wait::backend_pid(&mut lease);
+            let (tried, wait) = lock_wait::watched(&self.writer, pid, try_parts(lease.session(), parts, who)).await;
+            let tried = tried.map_err(|error| wait.name(error));
             // Also rolls back.
             let is_renewed = renewals::is_renewed(&mut lease).await?;
             if tried.is_ok() || !is_renewed || !renewals.begin(&self.writer) {
@@ -195,10 +198,12 @@ impl Operator {
         let id = Some(admitted.correlation_id.to_string());
         let claim = [id.clone(), admitted.slot.clone(), Some(timeout_ms())];
         let undo = [Some(array(writes))];
-        let begun = lease.session().begin(None, &[step(CLAIM_SQL, &claim), step(UNDO_SQL, &undo)]).await;
+        let steps = [step(CLAIM_SQL, &claim), step(UNDO_SQL, &undo)];
+        let pid = lock_wait::backend_pid(&mut lease);
+        let (begun, wait) = lock_wait::watched(&self.writer, pid, lease.session().begin(None, &steps)).await;
         let answer = match begun {
             Ok(outcomes) => answer(outcomes.into_iter().nth(1).unwrap_or_default().rows),
-            Err(failed) => return self.failed(lease, &admitted, error(failed), 0).await,
+            Err(failed) => return self.failed(lease, &admitted, wait.name(error(failed)), 0).await,
         };
         if !answer.conflicts.is_empty() {
             return refuse(&mut lease, &admitted, answer.conflicts, answer.rows).await;
