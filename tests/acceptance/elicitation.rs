@@ -1,6 +1,7 @@
 //! The user of a client is asked before a write of tier `confirm` (MCP elicitation).
 
 mod again;
+mod agents;
 mod changed_tools;
 mod page;
 mod question;
@@ -27,7 +28,8 @@ async fn price(db: &Database) -> String {
 
 /// State, way and reason of every proposal, the oldest first.
 async fn proposals(db: &Database) -> Vec<Vec<String>> {
-    db.rows("select status, decided_via, decision_reason from countersign.proposal order by id").await
+    let told = "regexp_replace(decision_reason, '^The client accepted [0-9]{1,3} ms after it was asked.$', 'at once')";
+    db.rows(&format!("select status, decided_via, {told} from countersign.proposal order by id")).await
 }
 
 /// One proposal that waits, and nothing was written.

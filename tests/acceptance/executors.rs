@@ -144,6 +144,7 @@ async fn effects_beyond_a_rollback_are_shown_by_their_own_preview_and_happen_aft
         activity: tools::Activity::default(),
         masks: tools::MaskPolicy::default(),
         execute_sql: None,
+        agent_confirms: true,
         console: None,
     };
     let tools = tools::Toolset::new(&services, &catalog, &native).unwrap();

@@ -364,7 +364,9 @@ async fn two_commands_lead_from_a_foreign_schema_to_an_undone_write_within_two_m
     };
     let agree = async |tool: &str, call: Value| {
         let shown = server.propose(tool, call).await;
-        let answer = json!({"proposal_id": shown["proposal_id"], "digest": shown["digest"]});
+        let id = shown["proposal_id"].as_str().unwrap();
+        succeed(&url, &["proposals", "approve", id, "--yes"]).await;
+        let answer = json!({"proposal_id": id, "digest": shown["digest"]});
         server.succeed("confirm_proposal", answer).await
     };
     let insert = json!({"sql": "insert into \"Shop\".\"Order Items\" (name) values ($1)", "params": ["pen"]});

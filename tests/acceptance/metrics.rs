@@ -70,6 +70,7 @@ pub(crate) fn without_reader(ledger: &Ledger) -> Services {
         metrics: Metrics::new(),
         masks: tools::MaskPolicy::default(),
         execute_sql: None,
+        agent_confirms: true,
         console: None,
     }
 }

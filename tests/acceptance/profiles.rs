@@ -88,7 +88,7 @@ async fn minimal_reads_and_writes_by_sql_and_names_no_tool_that_it_has_not() {
     assert_eq!(server.tool_names().await, ["query_database", "describe_database", "execute_sql"]);
     let proposed = server.succeed("execute_sql", statement.clone()).await;
     let said = proposed["data"]["message"].as_str().unwrap();
-    assert!(said.contains("this profile has no tool confirm_proposal") && !said.contains("call confirm"), "{said}");
+    assert!(said.contains("countersign proposals approve") && !said.contains("_proposal"), "{said}");
 
     let server = minimal(&["--execute-sql", "--execute-sql-tier=approve"]).await;
     let said = server.succeed("execute_sql", statement.clone()).await["data"]["message"].to_string();

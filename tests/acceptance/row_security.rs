@@ -138,7 +138,7 @@ impl Crm {
             issuer.issuer()
         );
         let mut command = folder.command(&config);
-        command.args(["serve", "--http", "127.0.0.1:0"]);
+        command.args(["serve", "--http", "127.0.0.1:0"]).env("COUNTERSIGN_AGENT_CONFIRMS", "true");
         let server = HttpServer::start(command).await;
         Self { db, server, key, issuer, folder }
     }

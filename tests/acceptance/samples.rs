@@ -42,7 +42,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ),
     (
         "docs/tutorial.md",
-        "{\"name\": \"confirm_proposal\"",
+        "$ countersign proposals approve 2f7091b7",
         "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
     ),
     (

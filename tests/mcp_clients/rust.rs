@@ -30,6 +30,9 @@ async fn the_rust_client_lists_reads_writes_and_asks_its_user_over_http_in_both_
         let user = move |question: &str| {
             assert!(question.contains("Add or change a package"), "{question}");
             let is_first = asked.fetch_add(1, Ordering::SeqCst) == 0;
+            if is_first {
+                tokio::task::block_in_place(|| std::thread::sleep(testkit::READING_TIME));
+            }
             Some(if is_first { UserAnswer::Decline } else { UserAnswer::Accept })
         };
         let client = Client::connect_with_user(&server.url("/mcp"), &token, generation, user).await.unwrap();

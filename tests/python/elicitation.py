@@ -20,6 +20,9 @@ async def main(arguments: list[str]) -> None:
 
     async def user(_: object, params: ElicitRequestParams) -> ElicitResult:
         questions.append(params.message)
+        if action == "decline":
+            # A faster answer is the client's own.
+            await asyncio.sleep(1.2)
         return ElicitResult(action=action)
 
     async def change(client: Client, price: int) -> dict:

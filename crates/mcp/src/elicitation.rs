@@ -6,11 +6,11 @@
 //!                 and requestState
 //! ```
 //! The answer and its state are input of an untrusted client. The state is sealed for the principal and the tool, and
-//! contains only the proposal and its digest. It has an effect once, because the proposal must still be pending. The
+//! contains only the proposal, its digest and the time of the question. It has an effect once, because the proposal must still be pending. The
 //! tool checks that the state matches the arguments of the call.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rmcp::model::{
     CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientResult, ElicitRequest,
@@ -55,6 +55,7 @@ const TTL: Duration = Duration::from_secs(60 * 60);
 struct RequestState {
     proposal_id: ProposalId,
     digest: String,
+    asked: SystemTime,
 }
 
 impl Elicitation {
@@ -88,9 +89,10 @@ impl Elicitation {
         question: &Question,
         context: &RequestContext<RoleServer>,
     ) -> Option<UserDecision> {
+        let asked = SystemTime::now();
         match self.request(form(question), &context.peer).await {
             Ok(ClientResult::ElicitResult(result)) => {
-                Some(user_decision(question.proposal_id, question.digest.clone(), &result))
+                Some(user_decision(question.proposal_id, question.digest.clone(), &result, asked))
             }
             Ok(_) => {
                 tracing::warn!(proposal_id = %question.proposal_id, "the answer is not a result of an elicitation");
@@ -147,7 +149,8 @@ impl Elicitation {
         principal: &Principal,
         tool: &str,
     ) -> Result<InputRequiredResult, ErrorData> {
-        let state = RequestState { proposal_id: question.proposal_id, digest: question.digest.clone() };
+        let (proposal_id, digest) = (question.proposal_id, question.digest.clone());
+        let state = RequestState { proposal_id, digest, asked: SystemTime::now() };
         let associated_data = associated_data(principal, tool);
         let options = SealOptions::new().associated_data(&associated_data).ttl(TTL);
         let sealed = self.codec.current().seal_json_with(&state, &options);
@@ -183,7 +186,7 @@ impl Elicitation {
                 format!("inputResponses.{QUESTION} is not a result of an elicitation: {error}; nothing was written");
             ErrorData::invalid_params(message, None)
         })?;
-        Ok(Some(user_decision(state.proposal_id, state.digest, &result)))
+        Ok(Some(user_decision(state.proposal_id, state.digest, &result, state.asked)))
     }
 }
 
@@ -225,13 +228,14 @@ fn form(question: &Question) -> ElicitRequestParams {
     }
 }
 
-fn user_decision(proposal_id: ProposalId, digest: String, result: &ElicitResult) -> UserDecision {
+fn user_decision(proposal_id: ProposalId, digest: String, result: &ElicitResult, asked: SystemTime) -> UserDecision {
+    let answered_after = asked.elapsed().unwrap_or_default();
     let answer = match result.action {
         ElicitationAction::Accept => UserAnswer::Accept,
         ElicitationAction::Decline => UserAnswer::Decline,
         _ => UserAnswer::Cancel,
     };
-    UserDecision { proposal_id, digest, answer }
+    UserDecision { proposal_id, digest, answer, answered_after }
 }
 
 #[cfg(test)]

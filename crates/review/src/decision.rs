@@ -12,8 +12,6 @@ pub enum Undecidable {
     Closed,
     /// The person's role may only read.
     NotAReviewer,
-    /// The tier is `confirm`, which only the proposing account can confirm.
-    ForTheAccount,
     /// The person has approved the proposal, and it waits for others.
     ApprovedBefore,
     /// The person has proposed it.
@@ -28,7 +26,7 @@ pub fn undecidable(proposal: &Proposal, person: &str, is_reviewer: bool) -> Opti
     match proposal.status {
         ProposalStatus::Confirmed => Some(Undecidable::Confirmed),
         ProposalStatus::Pending if !is_reviewer => Some(Undecidable::NotAReviewer),
-        ProposalStatus::Pending if proposal.tier != Tier::Approve => Some(Undecidable::ForTheAccount),
+        ProposalStatus::Pending if proposal.tier == Tier::Confirm => None,
         ProposalStatus::Pending if proposal.approved_by.iter().any(|one| is_theirs(&one.person)) => {
             Some(Undecidable::ApprovedBefore)
         }
@@ -55,16 +53,19 @@ pub struct Decider {
     name: String,
     /// The operating-system user of a person.
     os_user: Option<String>,
+    /// Whether an agent said that its user has agreed. Nobody else knows.
+    is_passed_on: bool,
 }
 
 /// The decider in a recorded decision. On the command line, the ledger has verified the login, but the
 /// operating-system user is only what the command reported.
 #[must_use]
 pub fn decided_by(who: &str, login: Option<&str>, via: Option<&str>) -> Decider {
-    match (login, via) {
-        (Some(login), Some("command_line")) => Decider { name: visible(login), os_user: Some(visible(who)) },
-        _ => Decider { name: visible(who), os_user: None },
-    }
+    let (name, os_user) = match (login, via) {
+        (Some(login), Some("command_line")) => (login, Some(visible(who))),
+        _ => (who, None),
+    };
+    Decider { name: visible(name), os_user, is_passed_on: via == Some("confirm_proposal") }
 }
 
 impl Decider {
@@ -78,7 +79,8 @@ impl Decider {
 impl std::fmt::Display for Decider {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.name)?;
-        self.os_user.as_ref().map_or(Ok(()), |user| write!(f, " (OS user {user})"))
+        self.os_user.as_ref().map_or(Ok(()), |user| write!(f, " (OS user {user})"))?;
+        if self.is_passed_on { f.write_str(" (passed on by the agent)") } else { Ok(()) }
     }
 }
 

@@ -32,6 +32,8 @@ impl HttpServer {
         let mut command = Command::new(countersign());
         command.env("DATABASE_URL", database.writer_url()).args(["--log", "info", "serve", "--http", "127.0.0.1:0"]);
         command.arg("--manifest").arg(repository().join("manifests/social.toml")).kill_on_drop(true);
+        // The client of the tests asks nobody.
+        command.env("COUNTERSIGN_AGENT_CONFIRMS", "true");
         command
     }
 

@@ -80,7 +80,7 @@ pub use proxy::{ConnectionFault, FaultPoint, Proxy};
 pub use raw_stdio::RawStdioServer;
 pub use receiver::{ReceivedRequest, Reception, WebhookReceiver};
 pub use repository::repository;
-pub use server::{Server, arguments, countersign};
+pub use server::{READING_TIME, Server, arguments, countersign};
 pub use small_disk::SmallDisk;
 pub use sshd::Sshd;
 pub use standby::Standby;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use mcp::{Client, ToolCallResult, UserAnswer};
 use serde_json::{Map, Value, json};
@@ -89,6 +89,9 @@ fn is_same_with_digits(text: &Value, structured: &Value) -> bool {
     }
 }
 
+/// How long a person reads before they decline: a faster answer is the client's own.
+pub const READING_TIME: Duration = Duration::from_millis(1_100);
+
 #[derive(Debug)]
 pub struct Server {
     client: Client,
@@ -120,6 +123,8 @@ impl Server {
     pub fn bare_command(database: &Database) -> Command {
         let mut command = Command::new(countersign());
         command.env("DATABASE_URL", database.writer_url()).args(["--log", "warn", "serve"]).kill_on_drop(true);
+        // The client of the tests asks nobody.
+        command.env("COUNTERSIGN_AGENT_CONFIRMS", "true");
         command
     }
 
@@ -132,6 +137,13 @@ impl Server {
         command: Command,
         user: impl Fn(&str) -> Option<UserAnswer> + Send + Sync + 'static,
     ) -> Self {
+        let user = move |question: &str| {
+            let answer = user(question);
+            if answer == Some(UserAnswer::Decline) {
+                tokio::task::block_in_place(|| std::thread::sleep(READING_TIME));
+            }
+            answer
+        };
         Self { client: Client::start_with_user(command, user).await.expect("an MCP session") }
     }
 

@@ -47,12 +47,14 @@ pub(crate) struct ApprovalFlow {
     proposals: Proposals,
     /// The URLs of the console's pages, if there is a console.
     console: Option<ConsoleLinks>,
+    /// Whether the agent may confirm where its client cannot ask.
+    agent_confirms: bool,
 }
 
 impl ApprovalFlow {
     pub(crate) fn new(services: &Services) -> Self {
         let (gate, proposals) = (services.ledger.gate(), services.ledger.proposals());
-        Self { gate, proposals, console: services.console.clone() }
+        Self { gate, proposals, console: services.console.clone(), agent_confirms: services.agent_confirms }
     }
 
     /// Executes the write of this call, or makes this proposal if its tier is above `auto`.
@@ -116,32 +118,34 @@ impl ApprovalFlow {
         let asks = proposal.tier == Tier::Confirm && call.asks_user && call.decision.is_none();
         let shown = ShownProposal::new(&proposal, call.masks.as_deref());
         let question = asks.then(|| question(&shown));
-        let page = self.console.as_ref().filter(|_| proposal.tier == Tier::Approve);
-        let page = page.map(|console| page_request(&shown, console));
         let has = |tool: &str| call.tools.info(tool).is_some();
+        let may_confirm = has("confirm_proposal") && (call.asks_user || self.agent_confirms);
+        let is_for_person = proposal.tier == Tier::Approve || !may_confirm;
+        let page = self.console.as_ref().filter(|_| is_for_person && !asks);
+        let page = page.map(|console| page_request(&shown, console));
         let next = match proposal.tier {
-            Tier::Auto | Tier::Confirm if has("confirm_proposal") => {
-                "Show the proposal to the user. If they agree, call confirm_proposal with its proposal_id and digest; if they \
-                do not, call reject_proposal."
+            Tier::Auto | Tier::Confirm if may_confirm => {
+                let again = if call.decision.is_some() { UNDECIDED } else { "" };
+                format!(
+                    "{again}Show the proposal to the user. If they agree, call confirm_proposal with its proposal_id and digest; if \
+                     they do not, call reject_proposal."
+                )
             }
-            Tier::Auto | Tier::Confirm => {
-                "The user has to agree. This client did not ask the user, and this profile has no tool confirm_proposal: \
-                tell the user that the operator can add it to the profile."
-            }
+            Tier::Auto | Tier::Confirm => for_person(&proposal, self.console.as_ref()),
             Tier::Approve if proposal.rule.approvals > 1 => {
                 "Several different people who are not the proposer have to approve it, outside of this conversation \
-                (countersign proposals approve)."
+                 (countersign proposals approve)."
+                    .to_owned()
             }
             Tier::Approve => {
                 "A person who is not the proposer has to approve it, outside of this conversation (countersign proposals \
-                approve)."
+                 approve)."
+                    .to_owned()
             }
         };
-        let state = match proposal.tier {
-            Tier::Approve if has("get_proposal") && proposal.rule.approvals > 1 => {
-                " get_proposal says who has, and what has become of it."
-            }
-            Tier::Approve if has("get_proposal") => " get_proposal says what has become of it.",
+        let state = match proposal.rule.approvals {
+            2.. if has("get_proposal") => " get_proposal says who has, and what has become of it.",
+            _ if is_for_person && has("get_proposal") => " get_proposal says what has become of it.",
             _ => "",
         };
         let data = RequiresApproval {
@@ -172,10 +176,32 @@ impl ApprovalFlow {
     }
 }
 
-/// Whether the answer leaves the proposal pending. A client without a user interface cancels elicitations by itself,
-/// so a cancellation does not come from a user (I-4).
+/// Whether the answer leaves the proposal pending. A client without a user interface cancels or declines elicitations by
+/// itself, so a cancellation does not come from a user (I-4), and a refusal within a second neither.
 pub(crate) fn decides_nothing(decision: &UserDecision, proposal: &Proposal) -> bool {
-    decision.answer == UserAnswer::Cancel && matches!(proposal.status, ProposalStatus::Pending)
+    let is_of_client = match decision.answer {
+        UserAnswer::Accept => false,
+        UserAnswer::Decline => channel(decision).is_automatic(),
+        UserAnswer::Cancel => true,
+    };
+    is_of_client && matches!(proposal.status, ProposalStatus::Pending)
+}
+
+const fn channel(decision: &UserDecision) -> DecisionChannel {
+    DecisionChannel::Elicitation { answered_after: decision.answered_after }
+}
+
+/// What the agent is told of an answer that decides nothing.
+const UNDECIDED: &str = "The question was cancelled, or answered by the client itself: nobody has decided. ";
+
+/// How a person confirms what the client cannot ask about.
+pub(crate) fn for_person(proposal: &Proposal, console: Option<&ConsoleLinks>) -> String {
+    let id = proposal.proposal_id.to_string();
+    let page = console.map(|console| format!(", or at {}", console.proposal(&id))).unwrap_or_default();
+    let id = id.get(..8).unwrap_or(&id);
+    format!(
+        "A person confirms it outside of this conversation: tell the user `countersign proposals approve {id}`{page}."
+    )
 }
 
 /// Applies the user's decision. A decision is valid only once: the proposal must still be pending.
@@ -193,12 +219,11 @@ pub(crate) async fn decide(
     if decision.answer == UserAnswer::Accept {
         let digest = decision.digest.clone();
         let executors = call.tools.executors();
-        let executed =
-            proposals.confirm(owner, id, digest, DecisionChannel::Elicitation, executors, call.deadline).await;
+        let executed = proposals.confirm(owner, proposal, digest, channel(decision), executors, call.deadline).await;
         return executed.map_err(refused);
     }
     let reason = "declined by the user";
-    proposals.reject(owner, id, Some(reason.to_owned()), DecisionChannel::Elicitation, call.deadline).await?;
+    proposals.reject(owner, id, Some(reason.to_owned()), channel(decision), call.deadline).await?;
     let failure = Failure::new(ErrorCode::ProposalRejected, format!("not written: {reason}"));
     Err(failure.hint("Do not propose it again unless the user asks for it.").into())
 }
@@ -214,10 +239,11 @@ pub(crate) fn question(proposal: &ShownProposal<'_>) -> Question {
 /// A request to open the proposal's page, for the user of a client that supports URL elicitation.
 fn page_request(proposal: &ShownProposal<'_>, console: &ConsoleLinks) -> PageRequest {
     let (proposal_id, text) = (proposal.proposal_id, proposal_text::question(proposal));
+    let who = if proposal.tier == Tier::Approve { "Somebody who is not the proposer" } else { "A person" };
     PageRequest {
         proposal_id,
         url: console.proposal(&proposal_id),
-        text: format!("Somebody who is not the proposer has to approve this in the console. {text}"),
+        text: format!("{who} has to approve this in the console. {text}"),
     }
 }
 

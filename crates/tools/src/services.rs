@@ -27,6 +27,8 @@ pub struct Services {
     pub masks: MaskPolicy,
     /// The settings of `execute_sql`; `None` if the tool is not served.
     pub execute_sql: Option<ExecuteSqlSettings>,
+    /// Whether an agent may confirm a proposal of tier `confirm` where its client cannot ask the user.
+    pub agent_confirms: bool,
     /// The URLs of the console's pages; `None` if no console is configured.
     pub console: Option<ConsoleLinks>,
 }

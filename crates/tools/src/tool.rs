@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ledger::proposals::NewProposal;
 use ledger::read::{ReadTrace, ResponsePermit};
@@ -228,6 +229,8 @@ pub struct UserDecision {
     pub digest: String,
     /// The answer.
     pub answer: UserAnswer,
+    /// How long after the question it came.
+    pub answered_after: Duration,
 }
 
 /// The user's action in an MCP elicitation. Some clients send one without a user.

@@ -46,6 +46,9 @@ impl Session {
 
     /// Repeats the call.
     pub(super) async fn again(&mut self, tool: &str, arguments: &Value, state: &Value, action: &str) -> Value {
+        if action == "decline" {
+            tokio::time::sleep(testkit::READING_TIME).await;
+        }
         let more = json!({"requestState": state, "inputResponses": {"agreement": {"action": action}}});
         self.call_with(tool, arguments, true, more).await
     }
@@ -75,7 +78,7 @@ async fn the_repeated_call_with_an_acceptance_executes_and_the_acceptance_applie
     assert_eq!((&answer["result"]["resultType"], &answer["result"]["isError"]), (&json!("complete"), &json!(false)));
     let data = &envelope(&answer)["data"];
     assert_eq!((&data["price"], price(&db).await), (&json!("99.00"), "99.00".into()), "I-2: {answer}");
-    assert_eq!(proposals(&db).await, [["executed", "elicitation", "NULL"]]);
+    assert_eq!(proposals(&db).await, [["executed", "elicitation", "at once"]]);
     let approval = "select a.correlation_id, a.approval->>'decided_via' from countersign.mutation a";
     let receipt = envelope(&answer)["meta"]["correlation_id"].as_str().unwrap();
     assert_eq!(db.rows(approval).await, [[receipt, "elicitation"]]);
@@ -87,7 +90,7 @@ async fn the_repeated_call_with_an_acceptance_executes_and_the_acceptance_applie
         assert_eq!(envelope(&answer)["error"]["code"], "proposal_closed", "{answer}");
         assert_eq!((price(&db).await, successes(&db).await), ("120.00".into(), "1".into()));
     }
-    assert_eq!(proposals(&db).await, [["executed", "elicitation", "NULL"]]);
+    assert_eq!(proposals(&db).await, [["executed", "elicitation", "at once"]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -44,7 +44,7 @@ async fn the_client_gets_the_address_of_the_proposal_and_its_answer_decides_noth
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_clients_and_writes_of_their_own_user_open_nothing() {
+async fn other_clients_open_nothing_and_a_client_without_forms_opens_what_its_user_confirms() {
     for capabilities in [json!({}), json!({"elicitation": {}}), json!({"elicitation": {"form": {}}})] {
         let (db, folder) = (database().await, ConfigDir::new());
         let mut server = server(&folder, &db, capabilities.clone()).await;
@@ -54,7 +54,12 @@ async fn other_clients_and_writes_of_their_own_user_open_nothing() {
     }
     let (db, folder) = (database().await, ConfigDir::new());
     let mut server = server(&folder, &db, json!({"elicitation": {"url": {}}})).await;
-    let answer = server.call("upsert_package", super::change()).await;
-    assert_eq!(answer["data"]["requires_approval"], true, "{answer}");
-    assert!(answer["data"]["proposal"].get("review_url").is_none(), "{answer}");
+    let request = asked(&mut server, 7, "upsert_package", super::change()).await;
+    let message = request["params"]["message"].as_str().unwrap();
+    assert!(message.starts_with("A person has to approve this in the console. "), "{request}");
+    say(&mut server, &request, json!({"action": "accept"})).await;
+    let answer = server.receive().await;
+    let message = envelope(&answer)["data"]["message"].as_str().unwrap();
+    assert!(message.contains(request["params"]["url"].as_str().unwrap()), "{answer}");
+    assert_pending(&db).await;
 }

@@ -16,6 +16,9 @@ pub(super) async fn asked(server: &mut RawStdioServer, id: u32, tool: &str, argu
 
 /// Answers a question.
 pub(super) async fn say(server: &mut RawStdioServer, question: &Value, result: Value) {
+    if result["action"] == "decline" {
+        tokio::time::sleep(testkit::READING_TIME).await;
+    }
     server.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string()).await;
 }
 
@@ -38,7 +41,7 @@ async fn a_user_who_accepts_has_the_write_done_within_the_call() {
         assert_eq!((&envelope["meta"]["rows_affected"], price(&db).await), (&json!(1), "99.00".to_owned()));
         let rollback = &envelope["meta"]["rollback"];
         assert_eq!(rollback["undo_tool"], "undo_mutation", "{envelope}");
-        assert_eq!(proposals(&db).await, [["executed", "elicitation", "NULL"]]);
+        assert_eq!(proposals(&db).await, [["executed", "elicitation", "at once"]]);
         let approval = "select p.status, a.status, a.approval->>'decided_via', a.approval->>'decided_by', a.approval->>'tier' \
                         from countersign.proposal p join countersign.mutation a on a.correlation_id = p.correlation_id \
                         where a.approval->>'digest' = p.digest and a.approval->>'proposal_id' = p.proposal_id::text";
@@ -217,7 +220,7 @@ async fn of_two_questions_about_one_write_the_first_answer_applies() {
         let answer = server.receive().await;
         assert_eq!((&answer["id"], &envelope(&answer)["error"]["code"]), (&json!(2), &json!(reason)), "{answer}");
         assert_eq!((successes(&db).await, price(&db).await), ("1".into(), "99.00".into()));
-        assert_eq!(proposals(&db).await, [["executed", "elicitation", "NULL"]]);
+        assert_eq!(proposals(&db).await, [["executed", "elicitation", "at once"]]);
         assert!(server.close().await);
     }
 }

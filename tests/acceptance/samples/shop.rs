@@ -159,7 +159,10 @@ async fn the_two_commands_of_the_readme_let_an_agent_propose_a_write() {
     let shown = server.propose("execute_sql", call).await;
     let row = &shown["preview"]["effects"]["rows"][0]["columns"]["status"];
     assert_eq!(row, &json!({"before": "paid", "after": "shipped"}), "{shown}");
-    let answer = json!({"proposal_id": shown["proposal_id"], "digest": shown["digest"]});
+    let id = shown["proposal_id"].as_str().unwrap();
+    shop.shell(&format!("export DATABASE_URL='{}'\ncountersign proposals approve {id} --yes", shop.url("me")), "")
+        .await;
+    let answer = json!({"proposal_id": id, "digest": shown["digest"]});
     let written = server.succeed("confirm_proposal", answer).await;
     assert_eq!(written["meta"]["rollback"]["undo_tool"], "undo_mutation", "{written}");
     server.close().await;

@@ -125,7 +125,8 @@ async fn a_tool_of_one_database_has_no_such_argument() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proposal_is_confirmed_in_its_database() {
     let shop = Shop::new().await;
-    let command = shop.serve(&shop.config("execute_sql = \"rows\"", ""));
+    let mut command = shop.serve(&shop.config("execute_sql = \"rows\"", ""));
+    command.env("COUNTERSIGN_AGENT_CONFIRMS", "true");
     for database in [&shop.production, &shop.staging] {
         testkit::run_countersign(&database.url(), &["track", "social.tweet"]).await.succeeded();
     }

@@ -153,6 +153,7 @@ impl ToolBuilder {
             metrics,
             masks,
             execute_sql: database.execute_sql.clone(),
+            agent_confirms: database.agent_confirms,
             console: settings.console.url.as_deref().map(ConsoleLinks::new),
         };
         Ok(Self { services, target: target.clone(), demo })

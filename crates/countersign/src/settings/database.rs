@@ -39,6 +39,8 @@ pub(crate) struct DatabaseSettings {
     pub(crate) masks: MaskConfig,
     pub(crate) allow_privileged_reader: bool,
     pub(crate) execute_sql: Option<ExecuteSqlSettings>,
+    /// Whether an agent may confirm a proposal where its client cannot ask the user.
+    pub(crate) agent_confirms: bool,
     /// Whether a tool that does not fit the database prevents the start.
     pub(crate) strict: bool,
     /// How often a server looks for changes of the database.
@@ -124,6 +126,7 @@ impl DatabaseSettings {
             masks,
             allow_privileged_reader: served.allow_privileged_reader.unwrap_or_default(),
             execute_sql,
+            agent_confirms: served.agent_confirms.unwrap_or_default(),
             strict: served.strict.unwrap_or_default(),
             drift_check: served.drift_check_ms.map_or(DEFAULT_DRIFT_CHECK, |ms| Duration::from_millis(ms.get().into())),
             strict_roles: write.strict_roles.unwrap_or_default(),

@@ -170,6 +170,11 @@ keys! {
         #[arg(long, env = "COUNTERSIGN_EXECUTE_SQL_TABLES", value_delimiter = ',', value_name = "TABLE")]
         #[schemars(with = "Option<Vec<String>>")]
         execute_sql_tables: Vec<TablePattern>,
+        /// Let the agent of a client that cannot ask its user confirm proposals of tier confirm: it says that the user has
+        /// agreed, and records say that it did. Default: a person confirms in a terminal or in the console.
+        #[arg(long, env = "COUNTERSIGN_AGENT_CONFIRMS", num_args = 0..=1, require_equals = true,
+              default_missing_value = "true", value_parser = BoolishValueParser::new())]
+        agent_confirms: bool,
         /// Refuse to start, and keep the old tools at a reload, if a tool of a manifest does not fit the database.
         /// Default: such a tool is not served, and everything else is.
         #[arg(long, env = "COUNTERSIGN_STRICT", num_args = 0..=1, require_equals = true,

@@ -9,9 +9,10 @@ use serde_json::Value;
 use types::{ErrorCode, Failure, ProposalId, Tier};
 
 use super::{Builtin, proposal_id};
-use crate::approval_flow::{decide, decides_nothing, question, refused};
+use crate::approval_flow::{decide, decides_nothing, for_person, question, refused};
 use crate::listed_numbers::listed_numbers;
 use crate::schema::{AnyJson, builtin_info};
+use crate::services::{ConsoleLinks, Services};
 use crate::shown_proposal::ShownProposal;
 use crate::tool::{Annotations, Call, Disposition, Tool, ToolInfo, ToolOutput, ToolResult};
 
@@ -51,19 +52,28 @@ struct ConfirmData {
     message: String,
 }
 
-struct ConfirmProposal(Proposals);
+struct ConfirmProposal {
+    proposals: Proposals,
+    console: Option<ConsoleLinks>,
+    agent_confirms: bool,
+}
 
-pub(super) fn tool(proposals: Proposals) -> Box<dyn Tool> {
+pub(super) fn tool(services: &Services) -> Box<dyn Tool> {
     let info = builtin_info::<Arguments, ConfirmData>(NAME, "Confirm a proposal", DESCRIPTION, Access::Write);
     let hints = Annotations { read_only: false, destructive: true, idempotent: true };
-    let (info, tool) = (ToolInfo { hints, ..info }, ConfirmProposal(proposals));
+    let tool = ConfirmProposal {
+        proposals: services.ledger.proposals(),
+        console: services.console.clone(),
+        agent_confirms: services.agent_confirms,
+    };
+    let info = ToolInfo { hints, ..info };
     Builtin::boxed(info, tool, |tool, given, call| Box::pin(tool.answer(given, call)))
 }
 
 impl ConfirmProposal {
     /// The account's proposal with this id, if the caller's profile has its tool.
     async fn find(&self, call: &Call, id: ProposalId) -> Result<Proposal, Failure> {
-        let found = self.0.get(Some(&call.principal), id).await?;
+        let found = self.proposals.get(Some(&call.principal), id).await?;
         let proposal = found.ok_or_else(not_found)?;
         let tool = &proposal.tool_name;
         let served = call.tools.executors().get(tool).is_some();
@@ -75,19 +85,21 @@ impl ConfirmProposal {
     }
 
     /// Asks the user of a client that supports elicitation. An agent's claim that its user agreed is not proof.
-    fn ask(proposal: &Proposal, call: &Call) -> ToolResult {
+    fn ask(&self, proposal: &Proposal, call: &Call) -> ToolResult {
         let question = Some(question(&ShownProposal::new(proposal, call.masks.as_deref())));
-        Self::waits(proposal).map(|answer| ToolOutput { question, ..answer })
+        self.waits(proposal).map(|answer| ToolOutput { question, ..answer })
     }
 
-    fn waits(proposal: &Proposal) -> ToolResult {
+    fn waits(&self, proposal: &Proposal) -> ToolResult {
         let data = ConfirmData {
             proposal_id: proposal.proposal_id,
             action: proposal.tool_name.clone(),
             status: proposal.status,
             result: None,
-            message: "The question to the user has no answer. Nothing was written, and the proposal still waits."
-                .to_owned(),
+            message: format!(
+                "The question to the user has no answer. Nothing was written, and the proposal still waits. {}",
+                for_person(proposal, self.console.as_ref())
+            ),
         };
         ToolOutput::read(&data).map(|answer| ToolOutput { success: Disposition::Proposed, ..answer })
     }
@@ -98,9 +110,9 @@ impl ConfirmProposal {
         let executed = match call.decision.take() {
             Some(decision) if decision.proposal_id == id && decision.digest == digest => {
                 if decides_nothing(&decision, &proposal) {
-                    return Self::waits(&proposal);
+                    return self.waits(&proposal);
                 }
-                decide(&self.0, &call, &proposal, &decision).await?
+                decide(&self.proposals, &call, &proposal, &decision).await?
             }
             Some(_) => {
                 let message = "the user's answer is about another proposal; nothing was written";
@@ -109,10 +121,16 @@ impl ConfirmProposal {
             None => {
                 let waits = proposal.status == ProposalStatus::Pending && proposal.tier == Tier::Confirm;
                 if call.asks_user && waits && digest == proposal.digest {
-                    return Self::ask(&proposal, &call);
+                    return self.ask(&proposal, &call);
+                }
+                if waits && !self.agent_confirms {
+                    let message = "this client cannot ask its user, and an agent does not confirm; nothing was written";
+                    let hint = for_person(&proposal, self.console.as_ref());
+                    return Err(Failure::new(ErrorCode::NotPermitted, message).hint(hint).into());
                 }
                 let (owner, executors) = (&call.principal, call.tools.executors());
-                let confirmed = self.0.confirm(owner, id, digest, DecisionChannel::Tool, executors, call.deadline);
+                let confirmed =
+                    self.proposals.confirm(owner, &proposal, digest, DecisionChannel::Tool, executors, call.deadline);
                 confirmed.await.map_err(refused)?
             }
         };

@@ -139,7 +139,7 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
         let proposals = services.ledger.proposals();
         tools.push(list_proposals::tool(proposals.clone()));
         tools.push(get_proposal::tool(services, Access::Write));
-        tools.push(confirm_proposal::tool(proposals.clone()));
+        tools.push(confirm_proposal::tool(services));
         tools.push(reject_proposal::tool(proposals.clone()));
     } else {
         // Only schema changes are proposed.

@@ -53,7 +53,7 @@ pub(crate) async fn run(arguments: DemoArgs, settings: &Settings, health: MakeHe
 }
 
 /// The arguments of the demo's server.
-const SERVE: [&str; 3] = ["serve", "--demo", "--execute-sql"];
+const SERVE: [&str; 4] = ["serve", "--demo", "--execute-sql", "--agent-confirms"];
 
 /// Plays the steps. Each checks its result; the first unexpected result ends the demo with an error.
 async fn play(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Result<()> {

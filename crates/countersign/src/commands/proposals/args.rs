@@ -18,7 +18,7 @@ pub(crate) enum ProposalsCommand {
     ///
     /// Prints one JSON object per line, or text on a terminal.
     Watch(With<WatchArgs>),
-    /// Approve a proposal of tier approve. A server that serves the tool then executes it.
+    /// Approve a pending proposal. A server that serves the tool then executes it.
     ///
     /// Shows the proposal first. On a terminal it asks; elsewhere it needs --digest or --yes. Exactly what was
     /// shown is approved. Needs a database login with the role countersign_approver. That login and the user of
@@ -33,7 +33,7 @@ pub(crate) enum ProposalsCommand {
     /// Needs a database login with the role countersign_approver. That login and the user of the operating
     /// system are recorded.
     Ask(With<AskArgs>),
-    /// Reject a pending proposal of any tier. It is then never executed.
+    /// Reject a proposal that is pending, or approved and not executed yet. It is then never executed.
     ///
     /// Needs a database login with the role countersign_approver. That login and the user of the operating
     /// system are recorded.
@@ -84,6 +84,9 @@ pub(crate) struct WatchArgs {
     /// Print JSON on a terminal as well.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Show each proposal that waits, and ask whether to approve it.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) ask: bool,
 }
 
 #[derive(Debug, Args)]

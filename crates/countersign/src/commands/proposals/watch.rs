@@ -2,19 +2,23 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use futures_util::future::try_join_all;
-use ledger::proposals::{ProposalSummary, ProposalWatch, Proposals};
+use ledger::proposals::{ProposalStatus, ProposalSummary, ProposalWatch, Proposals};
 use tokio::time::MissedTickBehavior;
-use types::visible;
+use types::{ProposalId, visible};
 
-use super::args::WatchArgs;
+use super::args::{ApproveArgs, WatchArgs};
+use super::decide;
 use super::list::state;
 use super::{open, refused};
-use crate::settings::Settings;
+use crate::settings::{DatabaseSettings, Settings};
 use crate::signals::EndSignals;
+use crate::terminal::short_id;
 use crate::terminal::table::to_the_second;
-use crate::terminal::{about, current_database, is_output_terminal, json_text, print_error, try_print_line};
+use crate::terminal::{
+    about, current_database, is_interactive, is_output_terminal, json_text, print_error, try_print_line,
+};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -22,8 +26,14 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) async fn run(arguments: &WatchArgs, settings: &Settings) -> anyhow::Result<()> {
     let mut signals = EndSignals::listen()?;
     let is_json = arguments.json || !is_output_terminal();
+    let asks = arguments.ask;
+    ensure!(!asks || is_interactive(), "nobody can be asked here, since this is no terminal");
+    ensure!(
+        !asks || settings.databases.len() == 1,
+        "--ask asks about the proposals of one database: name it with --database"
+    );
     let watched = settings.databases.iter().map(async |database| {
-        let watched = async { watch(&open(database).await?.proposals(), is_json).await };
+        let watched = async { watch(&open(database).await?.proposals(), is_json, asks.then_some(database)).await };
         match &database.label {
             Some(label) => about(label, watched).await.with_context(|| label.to_string()),
             None => watched.await,
@@ -35,8 +45,9 @@ pub(crate) async fn run(arguments: &WatchArgs, settings: &Settings) -> anyhow::R
     }
 }
 
-/// Prints changes until the output is closed. If the ledger becomes unreachable, it is asked again.
-async fn watch(proposals: &Proposals, is_json: bool) -> anyhow::Result<()> {
+/// Prints changes until the output is closed, and with `asks` shows each proposal that waits and asks whether to approve it.
+/// If the ledger becomes unreachable, it is asked again.
+async fn watch(proposals: &Proposals, is_json: bool, asks: Option<&DatabaseSettings>) -> anyhow::Result<()> {
     let mut watch = ProposalWatch::default();
     let mut ticks = tokio::time::interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -51,6 +62,9 @@ async fn watch(proposals: &Proposals, is_json: bool) -> anyhow::Result<()> {
                     if try_print_line(&text).is_err() {
                         return Ok(());
                     }
+                    if let Some(settings) = asks.filter(|_| proposal.status == ProposalStatus::Pending) {
+                        ask_about(proposal.proposal_id, settings).await;
+                    }
                 }
                 (has_looked, is_reachable) = (true, true);
             }
@@ -61,6 +75,15 @@ async fn watch(proposals: &Proposals, is_json: bool) -> anyhow::Result<()> {
             }
             Err(_) => {}
         }
+    }
+}
+
+/// Shows the proposal and asks. What is not approved still waits.
+async fn ask_about(id: ProposalId, settings: &DatabaseSettings) {
+    let Ok(id) = short_id::parse(&id.to_string()) else { return };
+    let arguments = ApproveArgs { id, digest: None, yes: false, full: false, wait: 0 };
+    if let Err(error) = decide::approve(&arguments, settings).await {
+        print_error(&format!("{error:#}"));
     }
 }
 
