@@ -1,13 +1,17 @@
-//! The work of a call, which is the same on every machine: statements on the wire, calls of SQL functions, rows written, and
-//! bytes of WAL. Time and processor time are for the benchmarks.
+//! The work of a call, which is the same on every machine: statements on the wire, calls of SQL functions, rows written,
+//! bytes of WAL and of the ledger. Time and processor time are for the benchmarks. Buffers and rows read are not here: they
+//! depend on the dead rows of the ledger's small tables, and differ by a factor of three between two runs.
 //!
 //! `UPDATE_GOLDEN=1` writes `tests/golden/work.json`, and the diff shows what a change costs. The file is of PostgreSQL 15.
 
 use std::collections::BTreeMap;
 
+use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use testkit::{Database, Server, TestManifest, database, external, lone_database_with, repository};
+use testkit::{
+    Database, HttpServer, Server, TestManifest, database, external, lone_database_with, repository, send_signal,
+};
 
 /// What autovacuum, checkpoints and hints of other sessions would add.
 const SETTINGS: [(&str, &str); 6] = [
@@ -42,7 +46,9 @@ select pg_stat_force_next_flush();
 const SEEN: &str = "
 select (select coalesce(sum(calls), 0) from pg_stat_statements where userid <> 10 and toplevel),
     (select coalesce(sum(calls), 0) from pg_stat_user_functions),
-    tup_inserted + tup_updated + tup_deleted, (pg_current_wal_insert_lsn() - '0/0')::bigint
+    tup_inserted + tup_updated + tup_deleted, (pg_current_wal_insert_lsn() - '0/0')::bigint,
+    (select coalesce(sum(pg_column_size(r)), 0) from countersign.record r)
+        + (select coalesce(sum(pg_column_size(e)), 0) from countersign.effect e)
 from pg_stat_database where datname = current_database()";
 
 /// How many calls are measured. What a server does when it starts is subtracted, by a run with `FEW` calls.
@@ -56,6 +62,8 @@ struct Work {
     function_calls: i64,
     rows_written: i64,
     wal_bytes: i64,
+    /// The size of the record and of its effects.
+    ledger_bytes: i64,
 }
 
 impl Work {
@@ -63,14 +71,22 @@ impl Work {
     /// is close to the next one.
     fn of_call(few: &[f64], many: &[f64]) -> Self {
         let of_call = |index: usize| ((many[index] - few[index]) / (MANY - FEW) as f64 + 0.3).floor() as i64;
-        Self { statements: of_call(0), function_calls: of_call(1), rows_written: of_call(2), wal_bytes: of_call(3) }
+        Self {
+            statements: of_call(0),
+            function_calls: of_call(1),
+            rows_written: of_call(2),
+            wal_bytes: of_call(3),
+            ledger_bytes: of_call(4),
+        }
     }
 
     /// Whether it is that of the file. The bytes of WAL depend on how pages fill, so only much more of them counts.
     fn is_as(&self, expected: &Self) -> bool {
-        let wal_bytes = expected.wal_bytes;
-        let is_close = (self.wal_bytes - wal_bytes).abs() <= (wal_bytes / 4).max(100);
-        is_close && Self { wal_bytes, ..self.clone() } == *expected
+        let Self { wal_bytes, ledger_bytes, .. } = *expected;
+        let is_close = |own: i64, expected: i64, most: i64| (own - expected).abs() <= most;
+        is_close(self.wal_bytes, wal_bytes, (wal_bytes / 4).max(100))
+            && is_close(self.ledger_bytes, ledger_bytes, (ledger_bytes / 30).max(8))
+            && Self { wal_bytes, ledger_bytes, ..self.clone() } == *expected
     }
 }
 
@@ -90,6 +106,8 @@ select pg_stat_force_next_flush()";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Write(&'static str),
+    /// A tracked write in a session over HTTP.
+    HttpWrite,
     ExecuteSql,
     Duplicate,
     Undo,
@@ -97,10 +115,11 @@ enum Kind {
     SeenText,
 }
 
-const KINDS: [(&str, Kind); 8] = [
+const KINDS: [(&str, Kind); 9] = [
     ("write", Kind::Write("plain")),
     ("tracked write", Kind::Write("tracked")),
     ("tracked write under updated_at", Kind::Write("stamped")),
+    ("tracked write over HTTP", Kind::HttpWrite),
     ("execute_sql", Kind::ExecuteSql),
     ("duplicate", Kind::Duplicate),
     ("undo", Kind::Undo),
@@ -136,6 +155,9 @@ impl Meter {
 
     /// What `calls` calls cost, with the start and the end of their server. A session reports its numbers at its end.
     async fn run(&mut self, kind: Kind, calls: usize) -> Vec<f64> {
+        if kind == Kind::HttpWrite {
+            return self.run_over_http(calls).await;
+        }
         let mut command = self.manifest.command(&self.db);
         command.env("COUNTERSIGN_EXECUTE_SQL", "rows").env("COUNTERSIGN_EXECUTE_SQL_TIER", "auto");
         command.env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0").args(["--profile", "admin"]);
@@ -148,6 +170,7 @@ impl Meter {
             let id = 1 + self.next % 2000;
             let (tool, arguments) = match kind {
                 Kind::Write(table) => (format!("add_{table}"), json!({"id": id, "by": self.next})),
+                Kind::HttpWrite => unreachable!("it has a server of its own"),
                 Kind::ExecuteSql => (
                     "execute_sql".to_owned(),
                     json!({"sql": format!("update work.tracked set n = n + 1 where id = {id}")}),
@@ -167,8 +190,31 @@ impl Meter {
             assert!(is_done && answer["data"]["requires_approval"].is_null(), "{answer}");
         }
         server.close().await;
+        self.since(before).await
+    }
+
+    /// What was seen since, once every session has reported.
+    async fn since(&self, before: Vec<f64>) -> Vec<f64> {
         self.db.until_value("select count(*) from pg_stat_activity where usename <> 'postgres'", "0").await;
         self.seen().await.iter().zip(before).map(|(after, before)| after - before).collect()
+    }
+
+    async fn run_over_http(&mut self, calls: usize) -> Vec<f64> {
+        let mut command = HttpServer::command(&self.db);
+        command.args(["--profile", "admin"]).arg("--manifest").arg(self.manifest.path());
+        command.env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0");
+        let before = self.seen().await;
+        let mut server = HttpServer::start(command).await;
+        let client = server.session("2025-11-25").await;
+        for _ in 0..calls {
+            self.next += 1;
+            let arguments = json!({"id": 1 + self.next % 2000, "by": self.next});
+            let answer = client.call("add_tracked", arguments).await;
+            assert_eq!(answer["success"], true, "{answer}");
+        }
+        send_signal(server.pid(), Signal::SIGTERM);
+        server.ended().await;
+        self.since(before).await
     }
 
     /// Writes to be undone.
