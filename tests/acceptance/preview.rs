@@ -146,6 +146,16 @@ async fn words_of_mixed_scripts_are_marked_in_escaped_form() {
         preview(&server, "post_thread", json!({"tweets": ["привет", "p\u{3bf}st", "東京タワーのTシャツ"]})).await;
     assert!(shown["data"]["warnings"][0].as_str().unwrap().contains("\"tweets.1\""), "{shown}");
     assert_eq!(shown["data"]["warnings"].as_array().unwrap().len(), 1, "{shown}");
+    db.run("select countersign.track('social.tweet')").await;
+    let mut command = Server::command(&db);
+    command.args(["--profile", "admin", "--execute-sql"]);
+    let call = json!({"sql": "update social.tweet set text = $1 where false", "params": ["\u{410}dmin p\u{430}ypal"]});
+    let shown = preview(&Server::start(command).await, "execute_sql", call).await;
+    assert_eq!(shown["data"]["warnings"].as_array().unwrap().len(), 2, "{shown}");
+    assert!(
+        shown["data"]["warnings"][1].as_str().unwrap().contains("\"params.0\" mixes Latin and Cyrillic"),
+        "{shown}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,6 +16,7 @@ use serde_json::Value;
 use types::{CorrelationId, ErrorCode, Failure, Tier};
 
 use crate::listed_numbers::listed_numbers;
+use crate::mixed_script;
 use crate::proposal_data::ProposalData;
 use crate::proposal_text;
 use crate::services::{ConsoleLinks, Services};
@@ -106,6 +107,7 @@ impl ApprovalFlow {
         }
         preview.in_title.clone_from(&proposal.in_title);
         preview.warnings.append(&mut proposal.warnings);
+        preview.warnings.extend(mixed_script::warnings(&write));
         preview.warnings.extend(proposal_text::no_key(&preview));
         let description = proposal_text::description(&proposal.title, &write.request.params, &preview);
         let proposal = self.proposals.store(&write, &proposal, &preview, &description).await?;

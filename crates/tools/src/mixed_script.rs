@@ -1,15 +1,24 @@
 //! Warnings about words in parameters that mix scripts.
 
-use manifest::ToolSpec;
-use serde_json::{Map, Value};
+use ledger::WriteCall;
+use serde_json::Value;
 use types::{escaped, mixed_words};
 
+/// The maximum number of warnings. A statement may have any number of such words.
+const MAX_WARNINGS: usize = 20;
+
+/// The length of the text that is shown around a word, in characters.
+const MAX_TEXT_CHARS: usize = 200;
+
 /// A sentence for each word in the parameters that mixes scripts. Texts of sensitive parameters are not shown.
-pub(crate) fn warnings(spec: &ToolSpec, params: &Map<String, Value>) -> Vec<String> {
+pub(crate) fn warnings(write: &WriteCall) -> Vec<String> {
     let mut found = Vec::new();
-    for (name, value) in params {
-        let sensitive = spec.param(name).is_some_and(|param| param.sensitive);
-        look(name, value, sensitive, &mut found);
+    for (name, value) in &write.request.params {
+        look(name, value, write.redaction.is_sensitive(name), &mut found);
+    }
+    if found.len() > MAX_WARNINGS {
+        found.truncate(MAX_WARNINGS);
+        found.push("more words mix letters of several scripts".to_owned());
     }
     found
 }
@@ -17,11 +26,13 @@ pub(crate) fn warnings(spec: &ToolSpec, params: &Map<String, Value>) -> Vec<Stri
 fn look(place: &str, value: &Value, sensitive: bool, found: &mut Vec<String>) {
     match value {
         Value::String(text) => {
-            for word in mixed_words(text) {
+            let start: String = text.chars().take(MAX_TEXT_CHARS).collect();
+            let end = if start.len() < text.len() { "…" } else { "" };
+            for word in mixed_words(text).take(MAX_WARNINGS + 1) {
                 let shown = if sensitive {
                     String::new()
                 } else {
-                    format!(": \"{}\" in \"{}\"", word.escaped(), escaped(text))
+                    format!(": \"{}\" in \"{}{end}\"", word.escaped(), escaped(&start))
                 };
                 found.push(format!(
                     "parameter \"{place}\" mixes {} in one word{shown}; it may look like another text",

@@ -54,6 +54,12 @@ impl Redaction {
         redaction
     }
 
+    /// Whether this is the name of a sensitive parameter.
+    #[must_use]
+    pub fn is_sensitive(&self, name: &str) -> bool {
+        self.names.iter().any(|sensitive| sensitive == name)
+    }
+
     /// Adds keys of objects that are never replaced. The names of the parameters are among them already.
     #[must_use]
     pub fn keeping_keys<'a>(mut self, keys: impl IntoIterator<Item = &'a str>) -> Self {
@@ -115,7 +121,7 @@ impl Redaction {
         let kept = |(name, value): (&String, &Value)| {
             let value = match value {
                 Value::Null => Value::Null,
-                _ if self.names.contains(name) => REDACTED.into(),
+                _ if self.is_sensitive(name) => REDACTED.into(),
                 other => self.value(other),
             };
             (name.clone(), value)

@@ -27,7 +27,7 @@ grant select, insert, update, delete on all tables in schema s to countersign_wr
 select countersign.track(t) from unnest(array['s.acct', 's.inv', 's.line', 's.cust']::regclass[]) t";
 
 /// Each write, and the facts of it that no face may lack.
-const WRITES: [(&str, &[&str]); 4] = [
+const WRITES: [(&str, &[&str]); 5] = [
     ("delete from s.acct where id = 8", &["delete 1 row of s.acct", "change 88 more rows of 2 tables"]),
     (
         "update s.cust set email = md5(random()::text) where id between 1 and 5",
@@ -37,6 +37,11 @@ const WRITES: [(&str, &[&str]); 4] = [
     (
         "update s.cust set email = lower(email) || '.' where id <= 250",
         &["update 250 rows of s.cust", "150 rows that it would change are not shown"],
+    ),
+    // The first letter is Cyrillic.
+    (
+        "update s.acct set name = '\u{410}dmin' where id = 1",
+        &["update 1 row of s.acct", "mixes Cyrillic and Latin letters in one word"],
     ),
 ];
 

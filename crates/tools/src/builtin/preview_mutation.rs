@@ -17,6 +17,7 @@ use super::execute_sql::ExecuteSql;
 use super::undo::{UndoKind, UndoTiers, UndoTool};
 use super::{Builtin, execute_sql};
 use crate::manifest_tools::write::ManifestWrite;
+use crate::mixed_script;
 use crate::row_masking::{answer, refused_for_masks};
 use crate::schema::{AnyJson, builtin_info, to_json};
 use crate::services::Services;
@@ -153,6 +154,7 @@ impl PreviewMutation {
         };
         let params = call.tools.check(&given.tool, params)?;
         let (write, NewProposal { mut warnings, .. }) = target.prepare(params, &call).await?;
+        warnings.extend(mixed_script::warnings(&write));
         let WriteCall { request, redaction, executor, .. } = write;
         executor.check(&request)?;
         let policy = self.proposals.preview_policy(executor.as_ref(), &request, call.deadline).await;

@@ -11,7 +11,6 @@ use types::{NumberFields, RowFormat};
 
 use crate::approval_flow::ApprovalFlow;
 use crate::arguments::{effective_params, redaction};
-use crate::mixed_script;
 use crate::services::Services;
 use crate::tool::{Annotations, Call, Prepared, Tool, ToolInfo, ToolResult, WriteTool};
 
@@ -95,7 +94,7 @@ impl WriteTool for ManifestWrite {
             tool_version: spec.version.clone(),
             tier: spec.tier,
             rule: spec.rule.clone(),
-            warnings: mixed_script::warnings(spec, &params),
+            warnings: Vec::new(),
         };
         let redaction = redaction(spec, &params);
         let idempotency_key = arguments.get("idempotency_key").and_then(Value::as_str).map(str::to_owned);
