@@ -7,6 +7,7 @@
 //! masks      the masks of results, records, previews, conflicts and proposals
 //! row_diff   the rows before and after a write; `row_key` is the key of a row as people type it
 //! sheet      what a person has to know before they agree, for every face
+//! call_text  the statement of a write as text, and its parameters
 //! summary    the rows of a write by table and kind, and what they become; `word_diff` is for long texts
 //! since      what has changed since a proposal was made, and who changed it
 //! risk       the risks of a write, the worst first
@@ -16,6 +17,7 @@
 //! ```
 
 pub mod ago;
+mod call_text;
 mod decision;
 mod finding;
 mod masks;
@@ -29,6 +31,7 @@ mod since;
 pub mod summary;
 mod word_diff;
 
+pub use call_text::CallText;
 pub use decision::{Decider, Undecidable, decided_by, is_same_person, undecidable};
 pub use finding::{Finding, FindingLevel};
 pub use masks::{RowMasks, hide_error, masked_error};

@@ -7,7 +7,7 @@ use types::{ColumnEffect, Effects, RowEffect, visible};
 
 use crate::shown_proposal::ShownProposal;
 use review::row_diff::{RowChange, RowDiff, column_pairs, columns};
-use review::{Sheet, sentences};
+use review::{CallText, Sheet, sentences};
 
 /// Maximum length of a value that a description shows in full, in characters.
 const MAX_SHORT_VALUE_CHARS: usize = 200;
@@ -15,6 +15,8 @@ const MAX_SHORT_VALUE_CHARS: usize = 200;
 const MAX_PARAM_CHARS: usize = 4000;
 /// The maximum length of a parameter in a write without a preview, since a reviewer has only this text to examine.
 const MAX_UNTRIED_PARAM_CHARS: usize = 100_000;
+/// The maximum number of lines of a statement in a question, so that the effects of the write are not far below it.
+const MAX_STATEMENT_LINES: usize = 40;
 /// Maximum length of a value in a row.
 const MAX_CELL_CHARS: usize = 300;
 /// Maximum length of a row.
@@ -26,13 +28,17 @@ const MAX_COMMON_CHARS: usize = 30;
 
 /// One paragraph with the effect of the write, its number of rows, and whether it can be undone.
 pub(crate) fn description(title: &str, params: &Map<String, Value>, preview: &Preview) -> String {
-    let params: Vec<String> = params
-        .iter()
-        .map(|(name, value)| format!("{} {}", visible(name), cut(&json(value), MAX_SHORT_VALUE_CHARS)))
-        .collect();
-    let with = if params.is_empty() { String::new() } else { format!(" with {}", params.join(", ")) };
+    let call = CallText::from(params);
+    let value = |(name, value): &(String, &Value)| format!("{name} {}", cut(&json(value), MAX_SHORT_VALUE_CHARS));
+    let statement = call.quoted(MAX_SHORT_VALUE_CHARS);
+    let values = match statement {
+        Some(_) => cut(&call.values(MAX_SHORT_VALUE_CHARS), MAX_SHORT_VALUE_CHARS),
+        None => call.params.iter().map(value).collect::<Vec<_>>().join(", "),
+    };
+    let statement = statement.map(|sql| format!(" {sql}")).unwrap_or_default();
+    let with = if values.is_empty() { String::new() } else { format!(" with {values}") };
     let rule = rule(preview).map_or_else(String::new, |rule| format!(" {rule}"));
-    format!("{}{with}. {}{rule}", visible(title), Sheet::of_preview(preview).line())
+    format!("{}{statement}{with}. {}{rule}", visible(title), Sheet::of_preview(preview).line())
 }
 
 /// The paragraph for this caller: the stored one, or a new one with the caller's masks.
@@ -52,10 +58,9 @@ pub(crate) fn question(proposal: &ShownProposal<'_>) -> String {
     );
     lines.extend(proposal.caller_context.as_ref().and_then(sentences::runs_as));
     lines.push(String::new());
-    let longest = if preview.rows_affected.is_none() { MAX_UNTRIED_PARAM_CHARS } else { MAX_PARAM_CHARS };
-    let params = || proposal.params.iter().map(|(name, value)| (visible(name), json(value)));
-    lines.extend(params().map(|(name, value)| format!("  {name}: {}", cut(&value, longest))));
-    if params().any(|(_, value)| value.chars().count() > longest) {
+    let (call, is_whole) = call_lines(&proposal.params, preview.rows_affected.is_some());
+    lines.extend(call);
+    if !is_whole {
         lines.push("Not all of it is shown here: decline, unless you have read it whole elsewhere.".to_owned());
     }
     let sheet = Sheet::of_preview(preview);
@@ -68,6 +73,27 @@ pub(crate) fn question(proposal: &ShownProposal<'_>) -> String {
     lines.extend(sheet.dangers().map(|danger| format!("Warning: {danger}")));
     lines.push(format!("Nothing is written unless you accept. This offer ends at {}.", proposal.expires_at));
     lines.join("\n")
+}
+
+/// The call, and whether it is shown completely. A bar is before each line of a statement, since its text may look like
+/// a sentence of this question.
+fn call_lines(params: &Map<String, Value>, is_tried: bool) -> (Vec<String>, bool) {
+    let (longest, most) =
+        if is_tried { (MAX_PARAM_CHARS, MAX_STATEMENT_LINES) } else { (MAX_UNTRIED_PARAM_CHARS, usize::MAX) };
+    let call = CallText::from(params);
+    let mut is_whole = call.statement.len() <= most;
+    let mut shown = |text: String| {
+        is_whole &= text.chars().count() <= longest;
+        cut(&text, longest)
+    };
+    let statement = shown(call.statement.join("\n"));
+    let mut lines: Vec<String> = statement.lines().take(most).map(|line| format!("  | {line}")).collect();
+    if call.statement.is_empty() {
+        lines.extend(call.params.iter().map(|(name, value)| format!("  {name}: {}", shown(json(value)))));
+    } else if !call.params.is_empty() {
+        lines.push(format!("  {}", shown(call.values(longest))));
+    }
+    (lines, is_whole)
 }
 
 /// A warning if the rows before and after the write cannot be matched.

@@ -89,3 +89,56 @@ async fn a_cascade_lost_values_and_every_danger_are_on_every_face() {
     }
     server.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_is_text_with_its_lines_and_its_values_beside_it_on_every_face() {
+    let db = database().await;
+    db.run(SCHEMA).await;
+    db.run("create table s.\"Acct\" (id int primary key, name text); insert into s.\"Acct\" values (1, 'a')").await;
+    db.run("grant select, update on s.\"Acct\" to countersign_writer; select countersign.track('s.\"Acct\"')").await;
+    let console = Console::on(&db).await;
+    let asked = Arc::new(Mutex::new(String::new()));
+    let heard = Arc::clone(&asked);
+    let mut command = Server::bare_command(&db);
+    command.args(["--profile", "admin", "--execute-sql"]);
+    let server = Server::with_user(command, move |question| {
+        let mut heard = heard.lock().unwrap();
+        let answer = if heard.is_empty() { UserAnswer::Cancel } else { UserAnswer::Accept };
+        question.clone_into(&mut heard);
+        Some(answer)
+    })
+    .await;
+    let call = json!({"sql": "update s.\"Acct\"\n   set name = $1\n where id = $2", "params": ["Ada", 1]});
+    let proposal = server.propose("execute_sql", call).await;
+    let question = asked.lock().unwrap().clone();
+    assert!(
+        question.contains("\n  | update s.\"Acct\"\n  |    set name = $1\n  |  where id = $2\n  $1: Ada, $2: 1\n"),
+        "{question}"
+    );
+    let shown = run_countersign(&db.url(), &["proposals", "show", id(&proposal)]).await.out;
+    let [lines, values] = [
+        "statement        update s.\"Acct\"\n                    set name = $1\n                  where id = $2\n",
+        "parameters       $1 = \"Ada\"\n                 $2 = 1\n",
+    ];
+    assert!(shown.contains(lines) && shown.contains(values), "{shown}");
+    let one =
+        "Execute SQL “update s.\"Acct\" ↵ set name = $1 ↵ where id = $2” with $1: Ada, $2: 1. It would update 1 row";
+    assert!(proposal["description"].as_str().unwrap().starts_with(one), "{proposal}");
+    let mut anna = console.browser(&db, "anna", &[]).await;
+    let plain = |body: String| body.replace("&#34;", "\"").replace("&#38;", "&");
+    let page = plain(anna.get(&path(&proposal)).await.body);
+    assert!(page.contains(">update s.\"Acct\"\n   set name = $1\n where id = $2</div>"), "{page}");
+    assert!(page.contains("with $1: Ada, $2: 1") && !page.contains("\\\""), "{page}");
+    let inbox = plain(anna.get("/").await.body);
+    assert!(inbox.contains("“update s.\"Acct\" ↵ set name = $1 ↵ where id = $2”, $1: Ada, $2: 1"), "{inbox}");
+
+    server
+        .succeed("confirm_proposal", json!({"proposal_id": proposal["proposal_id"], "digest": proposal["digest"]}))
+        .await;
+    let list = run_countersign(&db.url(), &["audit", "list", "--tool", "execute_sql"]).await.out;
+    assert!(list.contains("“update s.\"Acct\" ↵ set name = $1 ↵ where id = $2”, $1: Ada, $2: 1"), "{list}");
+    let record = list.lines().nth(1).unwrap().split(' ').next().unwrap();
+    let shown = run_countersign(&db.url(), &["audit", "show", record]).await.out;
+    assert!(shown.contains(lines) && shown.contains(values), "{shown}");
+    server.close().await;
+}

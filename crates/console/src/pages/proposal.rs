@@ -12,7 +12,7 @@ use ledger::proposals::{
     ConsoleDecider, ConsoleDecisionError, Decision, Proposal, ProposalStatus, Question, not_found,
 };
 use review::ago::ago;
-use review::{Sheet, Since, Undecidable, decided_by, undecidable};
+use review::{CallText, Sheet, Since, Undecidable, decided_by, undecidable};
 use serde::Deserialize;
 use tokio::time::Instant;
 use types::{ProposalId, Tier, visible};
@@ -23,7 +23,7 @@ use crate::pages::sign_in::SignInAgain;
 use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::{self, CurrentSession};
 use crate::state::DatabaseState;
-use crate::text::{Fact, Statement, client, context, optional, params, proposer, visible_lines};
+use crate::text::{Fact, SqlText, Statement, client, context, optional, params, proposer, visible_lines};
 
 const NOT_A_REVIEWER: &str = "An auditor reads, and does not decide.";
 
@@ -39,6 +39,7 @@ struct Page<'a> {
     heading: String,
     /// The beginning of the parameters that the heading does not have.
     object: String,
+    sql: Option<SqlText>,
     reason: Option<String>,
     status: &'static str,
     tier: &'static str,
@@ -204,12 +205,14 @@ fn page<'a>(
     let preview = &proposal.preview;
     let Sheet { count, summary, risks, undo } = Sheet::of_preview(preview);
     let is_pending = proposal.status == ProposalStatus::Pending;
+    let sql = SqlText::new(&CallText::from(&proposal.params));
+    let others = proposal.params.iter().filter(|_| sql.is_none());
     Page {
         frame: state.frame(person),
         id: proposal.proposal_id.to_string(),
         digest: &proposal.digest,
         heading: visible(&proposal.title),
-        object: params(preview.more_params(&proposal.params)),
+        object: params(preview.more_params(&proposal.params).filter(|_| sql.is_none())),
         reason: optional(&proposal.reason),
         status: proposal.status.as_str(),
         tier: proposal.tier.as_str(),
@@ -223,7 +226,8 @@ fn page<'a>(
         questions: proposal.questions.iter().map(question).collect(),
         facts: facts(proposal),
         outcome: outcome(state, proposal),
-        params: proposal.params.iter().map(|(name, value)| (visible(name), Statement::new(value))).collect(),
+        params: others.map(|(name, value)| (visible(name), Statement::new(value))).collect(),
+        sql,
         is_untried: preview.rows_affected.is_none(),
         risks: risks.iter().map(|risk| ShownRisk { word: risk.level().word(), text: risk.sentence() }).collect(),
         headline: count,

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use ledger::RecordStatus;
 use ledger::audit::{ProveError, Record, RecordApproval};
 use ledger::console::ConsolePerson;
-use review::{Summary, decided_by};
+use review::{CallText, Summary, decided_by};
 use serde_json::Value;
 use types::{CorrelationId, visible};
 
@@ -16,7 +16,7 @@ use crate::message::{self, PageResult, render};
 use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::LoggedIn;
 use crate::state::DatabaseState;
-use crate::text::{Fact, LongText, client, context, optional, proposer, shown};
+use crate::text::{Fact, LongText, SqlText, client, context, optional, proposer, shown};
 
 #[derive(Template)]
 #[template(path = "record.html")]
@@ -30,6 +30,7 @@ struct Page<'a> {
     at: Option<String>,
     error: Option<String>,
     reason: Option<String>,
+    sql: Option<SqlText>,
     params: Vec<(String, LongText)>,
     tables: Vec<Table>,
     shown_rows: ShownRows,
@@ -80,6 +81,9 @@ pub(crate) fn unknown() -> Response {
 fn page<'a>(state: &'a DatabaseState, person: &'a ConsolePerson, record: &Record, shown_rows: ShownRows) -> Page<'a> {
     let is_success = record.status == RecordStatus::Success.as_str();
     let has_effects = record.effects.get().is_some();
+    let params = record.params.as_ref().and_then(Value::as_object);
+    let sql = params.and_then(|params| SqlText::new(&CallText::from(params)));
+    let others = params.into_iter().flatten().filter(|_| sql.is_none());
     Page {
         frame: state.frame(person),
         id: record.correlation_id.to_string(),
@@ -89,7 +93,8 @@ fn page<'a>(state: &'a DatabaseState, person: &'a ConsolePerson, record: &Record
         error: error(record.error_code.as_ref(), record.error_message.as_ref()),
         reason: optional(&record.reason),
         facts: facts(record),
-        params: record.params.as_ref().and_then(Value::as_object).into_iter().flatten().filter_map(pair).collect(),
+        params: others.filter_map(pair).collect(),
+        sql,
         tables: tables(&Summary::of_record(record), shown_rows),
         shown_rows,
         chain: chain(state, record),

@@ -4,7 +4,8 @@
 //! comfy-table 8.0.1 would save about 20 lines for three crates, and at 80 columns it leaves 8 characters to the
 //! description in `proposals list`.
 
-use serde_json::Value;
+use review::CallText;
+use serde_json::{Map, Value};
 use types::{ClientInfo, visible};
 
 use crate::terminal;
@@ -67,11 +68,25 @@ impl Shown {
         Self { full, width: terminal::width().map(|width| width.saturating_sub(HEADING + 1)) }
     }
 
+    /// The parameters of a call; a statement as text, with its values below.
+    pub(crate) fn call(self, params: &Map<String, Value>) -> Vec<String> {
+        let call = CallText::from(params);
+        if call.statement.is_empty() {
+            return self.field("parameters", Some(&Value::Object(params.clone())));
+        }
+        let value = |(name, value): &(String, &Value)| format!("{name} = {}", json_line(value));
+        let values = beside("parameters", call.params.iter().map(value));
+        [self.first_lines(beside("statement", call.statement)), self.first_lines(values)].concat()
+    }
+
     /// Like [`field`], but shows only the first lines of a long value, unless `full` is set.
     pub(crate) fn field(self, heading: &str, value: Option<&Value>) -> Vec<String> {
+        self.first_lines(field(heading, value))
+    }
+
+    fn first_lines(self, mut lines: Vec<String>) -> Vec<String> {
         const MAX_LINES: usize = 40;
         const FIRST: usize = 8;
-        let mut lines = field(heading, value);
         if !self.full && lines.len() > MAX_LINES {
             let more = lines.len() - FIRST;
             lines.truncate(FIRST);
@@ -109,14 +124,15 @@ pub(crate) fn without_empty_columns(rows: Vec<Vec<String>>) -> Vec<Vec<String>> 
     rows.into_iter().map(keep).collect()
 }
 
-/// A JSON object as `name=value name=value`, without the values that equal `implied`. Other text is returned unchanged,
-/// with hidden characters escaped.
+/// The parameters of a call as `name=value name=value`, without the values that equal `implied`; a statement as text.
+/// What is not a JSON object is returned unchanged, with hidden characters escaped.
 pub(crate) fn assignments(json: &str, implied: Option<&Value>) -> String {
     let Ok(Value::Object(object)) = serde_json::from_str::<Value>(json) else { return visible(json) };
-    let said = object.iter().filter(|(_, value)| Some(*value) != implied);
-    let assignments: Vec<String> =
-        said.map(|(name, value)| format!("{}={}", visible(name), json_line(value))).collect();
-    assignments.join(" ")
+    let call = CallText::new(object.iter().filter(|(_, value)| Some(*value) != implied));
+    if !call.statement.is_empty() {
+        return call.line(usize::MAX);
+    }
+    call.params.iter().map(|(name, value)| format!("{name}={}", json_line(value))).collect::<Vec<_>>().join(" ")
 }
 
 /// The rows of a table below their heading.

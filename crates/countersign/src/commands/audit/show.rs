@@ -62,7 +62,10 @@ fn lines(record: &Record, shown: Shown) -> Vec<String> {
         number("rows affected", record.rows_affected),
         optional("duplicate of", &record.duplicate_of.map(|id| id.to_string())),
         number("entry in the log", record.log_entry),
-        json("parameters", &record.params),
+        match &record.params {
+            Some(Value::Object(params)) => shown.call(params),
+            params => json("parameters", params),
+        },
         effects.unwrap_or_default(),
         row_lines(record, shown),
         json("result", &record.result),

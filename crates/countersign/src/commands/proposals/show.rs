@@ -86,6 +86,8 @@ pub(super) fn print(proposal: &Proposal, since: Option<&Since>, full: bool) {
     let tier = if proposal.rule.approvals > 1 { &several } else { tier };
     let sheet = Sheet::of_preview(&proposal.preview);
     let context = proposal.caller_context.clone().unwrap_or_default();
+    // Of a write that was not tried, the statement is all that a reviewer can examine.
+    let shown_call = Shown { full: full || proposal.preview.rows_affected.is_none(), ..shown };
     let parts: [Vec<String>; 21] = [
         text("proposal", &proposal.proposal_id.to_string()),
         beside("state", [style.bold(proposal.status.as_str())]),
@@ -95,7 +97,7 @@ pub(super) fn print(proposal: &Proposal, since: Option<&Since>, full: bool) {
         risks(&sheet, &style),
         since.map(|since| since_lines(since, shown, &style)).unwrap_or_default(),
         preview(&proposal.preview, &sheet, shown, &style),
-        shown.field("parameters", Some(&Value::Object(proposal.params.clone()))),
+        shown_call.call(&proposal.params),
         text("tool", &format!("{} {}", proposal.tool_name, proposal.tool_version)),
         text("tier", tier),
         optional("approvers", &proposal.rule.approvers),
