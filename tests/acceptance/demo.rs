@@ -117,7 +117,7 @@ async fn the_demo_of_the_console_signs_a_person_in_with_a_proposal_that_can_be_a
     let mut browser = Browser::at(base);
     browser.post("/login", &[("link", token)]).await;
     let inbox = browser.get("/").await;
-    assert!(inbox.body.contains("<title>(2) Inbox") && inbox.body.contains("Delete a package"), "{}", inbox.body);
+    assert!(inbox.body.contains("<title>(1) Inbox") && inbox.body.contains("Delete a package"), "{}", inbox.body);
     let row = inbox.body.lines().find(|line| line.contains("Delete a package")).unwrap();
     let after =
         |text: &str, mark: &str| text.split(mark).nth(1).and_then(|rest| rest.split('"').next().map(str::to_owned));

@@ -1,7 +1,7 @@
 //! Who may approve a proposal, and who has decided.
 
-use ledger::proposals::{Proposal, ProposalStatus};
-use types::{Tier, visible};
+use ledger::proposals::{Approval, Proposal, ProposalStatus, ProposalSummary};
+use types::{AccountId, Tier, visible};
 
 /// The reason why a person cannot approve a proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,10 +18,35 @@ pub enum Undecidable {
     OwnProposal,
 }
 
+/// The parts of a proposal by which people may approve it.
+#[derive(Debug, Clone, Copy)]
+pub struct Decidable<'a> {
+    status: ProposalStatus,
+    tier: Tier,
+    approved_by: &'a [Approval],
+    account_id: &'a AccountId,
+    actor: Option<&'a str>,
+}
+
+impl<'a> From<&'a Proposal> for Decidable<'a> {
+    fn from(proposal: &'a Proposal) -> Self {
+        let Proposal { status, tier, approved_by, account_id, actor, .. } = proposal;
+        Self { status: *status, tier: *tier, approved_by, account_id, actor: actor.as_deref() }
+    }
+}
+
+impl<'a> From<&'a ProposalSummary> for Decidable<'a> {
+    fn from(proposal: &'a ProposalSummary) -> Self {
+        let ProposalSummary { status, tier, approved_by, account_id, actor, .. } = proposal;
+        Self { status: *status, tier: *tier, approved_by, account_id, actor: actor.as_deref() }
+    }
+}
+
 /// The reason why this person cannot approve a proposal; `None` if they can. `is_reviewer` says whether their role
 /// may decide. The ledger checks the same rules again when the person decides.
 #[must_use]
-pub fn undecidable(proposal: &Proposal, person: &str, is_reviewer: bool) -> Option<Undecidable> {
+pub fn undecidable<'a>(proposal: impl Into<Decidable<'a>>, person: &str, is_reviewer: bool) -> Option<Undecidable> {
+    let proposal = proposal.into();
     let is_theirs = |name: &str| is_same_person(name, person);
     match proposal.status {
         ProposalStatus::Confirmed => Some(Undecidable::Confirmed),
@@ -30,9 +55,7 @@ pub fn undecidable(proposal: &Proposal, person: &str, is_reviewer: bool) -> Opti
         ProposalStatus::Pending if proposal.approved_by.iter().any(|one| is_theirs(&one.person)) => {
             Some(Undecidable::ApprovedBefore)
         }
-        ProposalStatus::Pending
-            if is_theirs(proposal.account_id.as_str()) || proposal.actor.as_deref().is_some_and(is_theirs) =>
-        {
+        ProposalStatus::Pending if is_theirs(proposal.account_id.as_str()) || proposal.actor.is_some_and(is_theirs) => {
             Some(Undecidable::OwnProposal)
         }
         ProposalStatus::Pending => None,

@@ -32,11 +32,11 @@ pub mod summary;
 mod word_diff;
 
 pub use call_text::CallText;
-pub use decision::{Decider, Undecidable, decided_by, is_same_person, undecidable};
+pub use decision::{Decidable, Decider, Undecidable, decided_by, is_same_person, undecidable};
 pub use finding::{Finding, FindingLevel};
 pub use masks::{RowMasks, hide_error, masked_error};
 pub use reader::{LoginMasks, RecordReader};
-pub use risk::{Risk, RiskLevel, marks};
+pub use risk::{Risk, RiskLevel, marks, outline_line};
 pub use row_key::RowKey;
 pub use sheet::Sheet;
 pub use since::Since;

@@ -4,8 +4,12 @@ use ledger::AppliedRule;
 use ledger::proposals::{Preview, ProposalOutline, UnusualValue};
 use types::visible;
 
+use crate::call_text::CallText;
 use crate::sentences;
 use crate::summary::{RowGroup, Summary};
+
+/// The maximum length of the parameters in a line, in characters.
+const MAX_CALL_CHARS: usize = 160;
 
 /// A risk of a write. The order is that in which people see them: the worst first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,20 +99,32 @@ impl RiskLevel {
     }
 }
 
-/// The risks of a proposal in a list, in a few words each.
+/// The risks of a proposal in a list, in a few words each, the worst first.
 #[must_use]
 pub fn marks(outline: &ProposalOutline) -> Vec<String> {
-    let more = outline.changed.saturating_sub(outline.rows_affected.unwrap_or_default());
+    let ProposalOutline { rows_affected, changed, listed, .. } = *outline;
+    let [unlisted, more] = [listed, rows_affected.unwrap_or(changed)].map(|known| changed.saturating_sub(known));
     [
         (outline.unfiltered > 0).then(|| "every row of a table".to_owned()),
         (!outline.reversible).then(|| "cannot be undone".to_owned()),
+        (unlisted > 0).then(|| format!("{} not shown", sentences::rows(unlisted))),
         (outline.warnings > 0).then(|| sentences::count(outline.warnings, "warning")),
+        (more > 0).then(|| format!("and {}", sentences::count(more, "further row"))),
         (outline.unusual > 0).then(|| sentences::count(outline.unusual, "unusual value")),
-        (outline.rows_affected.is_some() && more > 0).then(|| format!("and {}", sentences::count(more, "further row"))),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// A proposal in a list: what it does, the number of its rows and its risks, and then its parameters.
+#[must_use]
+pub fn outline_line(title: &str, outline: &ProposalOutline) -> String {
+    let rows = outline.rows().map_or_else(|| "not tried".to_owned(), sentences::rows);
+    let facts: Vec<String> = std::iter::once(rows).chain(marks(outline)).collect();
+    let call = CallText::from(&outline.params).line(MAX_CALL_CHARS);
+    let call = if call.is_empty() { call } else { format!(". {call}") };
+    format!("{}: {}{call}", visible(title), facts.join(", "))
 }
 
 #[cfg(test)]
@@ -144,5 +160,24 @@ mod tests {
             ]
         );
         assert!(found.is_sorted_by_key(|risk| std::cmp::Reverse(risk.level())));
+    }
+
+    #[test]
+    fn a_line_of_a_list_has_what_how_many_rows_and_the_risks_before_the_parameters() {
+        let outline = |rows: Option<u64>, changed: u64, listed: u64| ProposalOutline {
+            params: json!({"sql": "delete from t", "params": []}).as_object().unwrap().clone(),
+            rows_affected: rows,
+            changed,
+            listed,
+            reversible: false,
+            unfiltered: 1,
+            unusual: 0,
+            warnings: 0,
+        };
+        let all = "Execute SQL: 3000 rows, every row of a table, cannot be undone, 2900 rows not shown. \u{201c}delete from t\u{201d}";
+        assert_eq!(outline_line("Execute SQL", &outline(Some(3000), 3000, 100)), all);
+        let cascade = "Execute SQL: 88 rows, every row of a table, cannot be undone, and 87 further rows. \u{201c}delete from t\u{201d}";
+        assert_eq!(outline_line("Execute SQL", &outline(Some(1), 88, 88)), cascade);
+        assert!(outline_line("Execute SQL", &outline(None, 0, 0)).starts_with("Execute SQL: not tried, "));
     }
 }

@@ -18,7 +18,7 @@ async fn a_newcomer_sees_a_change_approves_it_and_takes_it_back() {
     assert_eq!(tab.open(demo.link()).await, 200);
     assert_eq!(tab.follow("Log in").await, 200);
     let mut found = findings(&tab, "demo: inbox").await;
-    assert_eq!(tab.run("document.title").await, "(2) Inbox · countersign");
+    assert_eq!(tab.run("document.title").await, "(1) Inbox · countersign");
     assert_eq!(tab.follow("Delete a package").await, 200);
     let text = tab.text().await;
     for part in [

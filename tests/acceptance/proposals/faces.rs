@@ -142,3 +142,32 @@ async fn a_statement_is_text_with_its_lines_and_its_values_beside_it_on_every_fa
     assert!(shown.contains(lines) && shown.contains(values), "{shown}");
     server.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_reader_can_decide_comes_first_with_its_rows_and_risks() {
+    let db = database().await;
+    db.run(SCHEMA).await;
+    let console = Console::on(&db).await;
+    let server = async |tier: &str| {
+        let mut command = Server::bare_command(&db);
+        command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", tier]);
+        Server::start(command).await
+    };
+    let (reviewed, confirmed) = (server("approve").await, server("confirm").await);
+    let sql = |sql: &str| json!({"sql": sql});
+    let mine = reviewed.propose("execute_sql", sql("delete from s.acct where id = 8")).await;
+    let theirs = confirmed.propose("execute_sql", sql("update s.inv set total = 7 where id = 1")).await;
+    let mut anna = console.browser(&db, "anna", &[]).await;
+    let page = anna.get("/").await.body;
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
+    assert!(at(&path(&mine)) < at("1 that you do not decide") && at("1 that you do not decide") < at(&path(&theirs)));
+    assert!(page.contains("<title>(1) Inbox"), "{page}");
+    let list = run_countersign(&db.url(), &["proposals", "list"]).await.out;
+    let lines: Vec<&str> = list.lines().skip(1).collect();
+    assert!(lines[0].starts_with(&id(&mine)[..8]) && lines[1].starts_with(&id(&theirs)[..8]), "{list}");
+    assert!(lines[1].contains("  Execute SQL: 1 row. “update s.inv set total = 7 where id = 1”"), "{list}");
+    assert!(lines[0].contains("  Execute SQL: 89 rows, and 88 further rows. “delete from s.acct"), "{list}");
+    for server in [reviewed, confirmed] {
+        server.close().await;
+    }
+}

@@ -12,6 +12,7 @@ use ledger::console::ConsolePerson;
 use ledger::proposals::{OutlinedProposal, not_found};
 use ledger::schema_changes::Loaded;
 use review::ago::ago;
+use review::undecidable;
 use types::{Failure, ProposalId, Tier, visible};
 
 use crate::database::{ConsoleDatabase, DatabaseError};
@@ -34,7 +35,10 @@ struct Inbox<'a> {
     frame: Frame<'a>,
     /// The databases of the console, if the page is about several.
     databases: Vec<DatabaseLine>,
+    /// The proposals that wait for a decision of this person.
     waiting: Vec<WaitingLine>,
+    /// Those that wait for somebody else.
+    others: Vec<WaitingLine>,
     changes: Vec<ChangeLine>,
     ended: Vec<Line>,
     /// Whether there are more proposals than are shown.
@@ -59,6 +63,8 @@ struct Name {
 /// A proposal that waits.
 struct WaitingLine {
     line: Line,
+    /// Whether this person can approve it.
+    can_decide: bool,
     expires_at: String,
     /// Its risks in a few words.
     marks: Vec<String>,
@@ -103,7 +109,7 @@ struct Proposals {
 
 pub(crate) async fn show(LoggedIn(person): LoggedIn, State(state): State<DatabaseState>) -> PageResult {
     let mut page = Inbox::new(state.frame(&person));
-    page.add(&state.database, &proposals(&state.database).await?);
+    page.add(&state.database, &person, &proposals(&state.database).await?);
     Ok(page.into_response())
 }
 
@@ -119,8 +125,8 @@ pub(crate) async fn show_all(
     let mut page = Inbox::new(Frame { person: person.as_deref(), has_several: true, ..Frame::default() });
     for (database, answer) in console.databases.iter().zip(&answers) {
         let state = match answer {
-            Ok(Some((_, proposals))) => {
-                page.add(database, proposals);
+            Ok(Some((person, proposals))) => {
+                page.add(database, person, proposals);
                 match proposals.waiting.len() {
                     0 => "nothing waits".to_owned(),
                     1 => "1 waits".to_owned(),
@@ -204,25 +210,28 @@ impl<'a> Inbox<'a> {
             frame,
             databases: Vec::new(),
             waiting: Vec::new(),
+            others: Vec::new(),
             changes: Vec::new(),
             ended: Vec::new(),
             is_cut: false,
         }
     }
 
-    fn add(&mut self, database: &ConsoleDatabase, proposals: &Proposals) {
+    fn add(&mut self, database: &ConsoleDatabase, person: &ConsolePerson, proposals: &Proposals) {
         let (now, is_named) = (SystemTime::now(), self.frame.database.is_none());
-        self.waiting.extend(proposals.waiting.iter().map(|one| waiting_line(one, database, is_named, now)));
+        self.waiting.extend(proposals.waiting.iter().map(|one| waiting_line(one, database, person, is_named, now)));
         self.changes.extend(proposals.changes.iter().map(|one| change_line(one, database, is_named)));
         self.ended.extend(proposals.ended.iter().map(|one| line(one, database, is_named)));
     }
 
-    /// The most urgent of those that wait, and the newest of the others.
+    /// Of those that wait first what the person can decide, the most urgent first; then the newest of the others.
     fn into_response(mut self) -> Response {
-        self.waiting.sort_by(|one, other| one.expires_at.cmp(&other.expires_at));
+        self.waiting
+            .sort_by(|one, other| (!one.can_decide, &one.expires_at).cmp(&(!other.can_decide, &other.expires_at)));
         self.ended.sort_by(|one, other| other.at.cmp(&one.at));
         self.is_cut = self.waiting.len() > MAX_PROPOSALS;
         self.waiting.truncate(MAX_PROPOSALS);
+        self.others = self.waiting.split_off(self.waiting.partition_point(|one| one.can_decide));
         self.ended.truncate(ENDED);
         render(&self)
     }
@@ -236,16 +245,19 @@ fn name(database: &ConsoleDatabase) -> Option<Name> {
 fn waiting_line(
     waiting: &OutlinedProposal,
     database: &ConsoleDatabase,
+    person: &ConsolePerson,
     is_named: bool,
     now: SystemTime,
 ) -> WaitingLine {
     let OutlinedProposal { proposal, outline } = waiting;
+    let is_of_group = proposal.rule.approvers.as_ref().is_none_or(|group| person.groups.contains(group));
     WaitingLine {
         line: line(waiting, database, is_named),
+        can_decide: is_of_group && undecidable(proposal, &person.name, person.role.may_decide()).is_none(),
         expires_at: proposal.expires_at.clone(),
         marks: review::marks(outline),
         questions: proposal.questions.len(),
-        rows: outline.rows_affected.map(|rows| rows.max(outline.changed)),
+        rows: outline.rows(),
         time_left: ago(&proposal.expires_at, now),
     }
 }

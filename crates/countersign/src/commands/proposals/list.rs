@@ -2,19 +2,20 @@
 
 use std::time::SystemTime;
 
-use ledger::proposals::{ProposalFilter, ProposalStatus, ProposalSummary};
+use ledger::proposals::{OutlinedProposal, ProposalFilter, ProposalStatus, ProposalSummary};
 use types::visible;
 
 use super::args::ListArgs;
 use super::show::progress_of;
 use super::{open, refused};
 use crate::settings::DatabaseSettings;
+use crate::terminal::os_user;
 use crate::terminal::short_id::short;
 use crate::terminal::table::{or_dash, table, to_the_second, with_heading, without_empty_columns};
 use crate::terminal::{print_json, print_line, print_lines, width};
 use review::ago::ago;
-use review::decided_by;
 use review::sentences::count;
+use review::{decided_by, undecidable};
 
 pub(crate) async fn run(arguments: &ListArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let filter = ProposalFilter {
@@ -24,19 +25,23 @@ pub(crate) async fn run(arguments: &ListArgs, settings: &DatabaseSettings) -> an
         limit: arguments.limit,
     };
     let ledger = open(settings).await?;
-    let found = ledger.proposals().list(&filter).await.map_err(|failure| refused(&failure))?;
+    let mut found = ledger.proposals().outlines(&filter).await.map_err(|failure| refused(&failure))?;
+    if !arguments.json && !arguments.wide {
+        let who = os_user::name();
+        found.sort_by_key(|one| undecidable(&one.proposal, &who, true).is_some());
+    }
     if arguments.json {
-        found.iter().for_each(print_json);
+        found.iter().for_each(|one| print_json(&one.proposal));
     } else if found.is_empty() {
         print_line("No proposals.");
     } else if arguments.wide {
         let heading =
             ["PROPOSED", "UNTIL", "STATE", "TIER", "PROPOSAL ID", "TOOL", "ACCOUNT", "ACTOR", "DECIDED BY", "WHAT"];
-        show(heading, found.iter().map(wide), None);
+        show(heading, found.iter().map(|one| wide(&one.proposal)), None);
     } else {
         let now = SystemTime::now();
-        let heading = ["ID", "STATE", "WHEN", "TIER", "TOOL", "ACCOUNT", "ACTOR", "DECIDED BY", "WHAT"];
-        show(heading, found.iter().map(|proposal| narrow(proposal, now)), width());
+        let heading = ["ID", "STATE", "WHEN", "TIER", "ACCOUNT", "ACTOR", "DECIDED BY", "WHAT"];
+        show(heading, found.iter().map(|one| narrow(one, now)), width());
     }
     let changes = ledger.schema_changes().waiting().await.map_err(|failure| refused(&failure))?;
     if changes > 0 && !arguments.json {
@@ -64,7 +69,7 @@ pub(super) fn state(proposal: &ProposalSummary) -> String {
     std::iter::once(proposal.status.as_str().to_owned()).chain(more).collect::<Vec<_>>().join(", ")
 }
 
-fn narrow(proposal: &ProposalSummary, now: SystemTime) -> Vec<String> {
+fn narrow(OutlinedProposal { proposal, outline }: &OutlinedProposal, now: SystemTime) -> Vec<String> {
     // Pending: the time until it expires. Otherwise: the time of the decision or of the end.
     let when = match proposal.status {
         ProposalStatus::Pending => format!("ends {}", ago(&proposal.expires_at, now)),
@@ -76,11 +81,10 @@ fn narrow(proposal: &ProposalSummary, now: SystemTime) -> Vec<String> {
         state(proposal),
         when,
         proposal.tier.as_str().to_owned(),
-        visible(&proposal.tool_name),
         or_dash(account),
         or_dash(proposal.actor.as_deref()),
         decider(proposal),
-        visible(&proposal.description),
+        review::outline_line(&proposal.title, outline),
     ]
 }
 

@@ -115,7 +115,8 @@ const OUTLINE_SQL: &str = "select json_build_object('params', coalesce((select j
         from json_each(p.params) a where json_typeof(a.value) <> 'null' and not exists ( \
             select from json_array_elements_text(p.preview -> 'in_title') t (name) where t.name = a.key)), '{}'), \
     'rows_affected', p.preview -> 'rows_affected', \
-    'changed', coalesce((p.preview #>> '{effects,count}')::bigint, 0), 'reversible', p.preview #> '{rollback,reversible}', \
+    'changed', coalesce((p.preview #>> '{effects,count}')::bigint, 0), \
+    'listed', coalesce(json_array_length(p.preview #> '{effects,rows}'), 0), 'reversible', p.preview #> '{rollback,reversible}', \
     'unfiltered', coalesce(json_array_length(p.preview -> 'unfiltered'), 0), \
     'unusual', coalesce(json_array_length(p.preview -> 'unusual'), 0), \
     'warnings', coalesce(json_array_length(p.preview -> 'warnings'), 0)) as outline, ";
@@ -316,13 +317,22 @@ impl Proposals {
 
     /// The newest proposals first.
     pub async fn list(&self, filter: &ProposalFilter) -> Result<Vec<ProposalSummary>, Failure> {
+        self.list_of(LINE_SQL, filter).await
+    }
+
+    /// The proposals of a list with their outlines.
+    pub async fn outlines(&self, filter: &ProposalFilter) -> Result<Vec<OutlinedProposal>, Failure> {
+        self.list_of(OUTLINE_SQL, filter).await
+    }
+
+    async fn list_of<T: DeserializeOwned>(&self, what: &str, filter: &ProposalFilter) -> Result<Vec<T>, Failure> {
         let params = [
             filter.account.as_ref().map(|account| account.as_str().to_owned()),
             filter.status.map(|status| status.as_str().to_owned()),
             Some(filter.limit.to_string()),
             filter.context.as_ref().map(|context| context.to_json().unwrap_or_default()),
         ];
-        self.read(LINE_SQL, LIST_SQL, &params).await
+        self.read(what, LIST_SQL, &params).await
     }
 
     /// The proposals of all accounts that wait for a decision, in the order in which they expire.

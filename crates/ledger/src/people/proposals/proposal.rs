@@ -172,6 +172,8 @@ pub struct ProposalOutline {
     pub rows_affected: Option<u64>,
     /// The number of rows of tracked tables that the write would change.
     pub changed: u64,
+    /// The number of these rows that the proposal lists.
+    pub listed: u64,
     /// Whether the write could be undone.
     pub reversible: bool,
     /// The number of tables that an UPDATE or DELETE without a condition changes.
@@ -180,6 +182,14 @@ pub struct ProposalOutline {
     pub unusual: u64,
     /// The number of warnings.
     pub warnings: u64,
+}
+
+impl ProposalOutline {
+    /// The number of all rows; `None` if the write was not tried.
+    #[must_use]
+    pub fn rows(&self) -> Option<u64> {
+        self.rows_affected.map(|rows| rows.max(self.changed))
+    }
 }
 
 /// An approval of a proposal of tier approve.
