@@ -170,6 +170,27 @@ async fn a_freeze_stops_the_writes_until_it_is_taken_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_writes_of_a_session_are_undone_from_the_page_that_shows_it() {
+    let shop = Shop::new().await;
+    shop.set_status(1, "shipped").await;
+    let session = shop.db.value("select session_id from countersign.record where session_id is not null limit 1").await;
+    let mut olga = shop.operator().await;
+    let page = olga.get("/activity").await;
+    let link = format!("/undo?account=default&#38;session={session}&#38;from=7d");
+    assert!(page.body.contains(&link) && page.body.contains(">Freeze the whole account<"), "{}", page.body);
+    let form = olga.get(&link.replace("&#38;", "&")).await;
+    assert!(form.body.contains(&format!("name=\"session\" value=\"{session}\"")), "{}", form.body);
+    assert!(form.body.contains("name=\"from\" value=\"7d\"") && form.body.contains("name=\"to\" value=\"now\""));
+    // As the page shows it.
+    let made = olga.post("/undo", &[("from", "1h"), ("session", &session[..8])]).await;
+    let plan = olga.get(leads_to(&made)).await;
+    assert!(plan.body.contains(&session) && plan.body.contains("1 row"), "{}", plan.body);
+    let similar = format!("{}x", &session[..session.len() - 1]);
+    let unknown = olga.post("/undo", &[("from", "1h"), ("session", &similar)]).await;
+    assert!(unknown.body.contains(&format!("did you mean {session}?<")), "{}", unknown.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn records_are_filtered_by_the_address_paged_and_exported() {
     let shop = Shop::new().await;
     shop.set_status(1, "shipped").await;

@@ -86,9 +86,9 @@ pub(crate) fn shown(value: &Value) -> String {
     }
 }
 
-/// A phrase as a sentence: with a capital letter, and a full stop.
+/// A phrase as a sentence: with a capital letter, and a full stop unless it is a question.
 pub(crate) fn sentence(phrase: &str) -> String {
-    format!("{}.", capitalized(phrase))
+    format!("{}{}", capitalized(phrase), if phrase.ends_with('?') { "" } else { "." })
 }
 
 /// The name and version of a client, as it reports them.

@@ -44,10 +44,14 @@ struct Session {
     client: String,
     session: String,
     records: String,
+    /// The form that undoes the writes of the session.
+    undo: String,
     writes: String,
     failures: String,
     last_at: String,
     freeze: String,
+    /// Whether a freeze is of the account or of the actor: it is not of the session alone.
+    frozen: &'static str,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -138,16 +142,19 @@ fn session_line(session: SessionActivity) -> Session {
     let freeze = query_string([("kind", Some(kind.to_owned())), ("name", Some(name.clone()))]);
     let account = visible(&session.account_id);
     let (actor, client, id) = (text(&session.actor), text(&session.client_name), text(&session.session_id));
-    let records = [("account", Some(session.account_id)), ("actor", session.actor), ("session", session.session_id)];
+    let fields = [("account", Some(session.account_id)), ("actor", session.actor), ("session", session.session_id)];
+    let undo = fields.iter().cloned().chain([("from", Some("7d".to_owned()))]);
     Session {
         account,
         actor,
         client,
         session: short_id(&id),
-        records: query_string(records),
+        undo: query_string(undo),
+        records: query_string(fields),
         writes: session.writes.to_string(),
         failures: session.failures.to_string(),
         last_at: session.last_at,
         freeze,
+        frozen: kind,
     }
 }

@@ -26,6 +26,7 @@ use crate::message::{self, ErrorPage, PageResult, render};
 use crate::rows::{RowsQuery, ShownRows, Table, key, tables};
 use crate::session::LoggedIn;
 use crate::state::DatabaseState;
+use crate::text::sentence;
 
 /// The number of rows above which a plan runs in several transactions.
 const MAX_ROWS: u64 = 10_000;
@@ -113,8 +114,17 @@ pub(crate) struct RunForm {
     digest: String,
 }
 
-pub(crate) async fn ask(LoggedIn(person): LoggedIn, State(state): State<DatabaseState>) -> Response {
-    let form = SelectionForm { from: "24h".to_owned(), to: "now".to_owned(), ..SelectionForm::default() };
+/// The form, with the fields of the address.
+pub(crate) async fn ask(
+    LoggedIn(person): LoggedIn,
+    State(state): State<DatabaseState>,
+    Query(mut form): Query<SelectionForm>,
+) -> Response {
+    for (field, usual) in [(&mut form.from, "24h"), (&mut form.to, "now")] {
+        if field.is_empty() {
+            usual.clone_into(field);
+        }
+    }
     let why_not = operator(&state.database, &person).err();
     render(&SelectionPage { frame: state.frame(&person), why_not, problem: None, form: &form })
 }
@@ -126,7 +136,7 @@ pub(crate) async fn plan(
     Form(form): Form<SelectionForm>,
 ) -> PageResult {
     let problem = |problem: String| {
-        let problem = Some(format!("{}.", visible(&problem)));
+        let problem = Some(sentence(&visible(&problem)));
         let page = SelectionPage { frame: state.frame(&person), why_not: None, problem, form: &form };
         (StatusCode::BAD_REQUEST, render(&page)).into_response()
     };

@@ -76,7 +76,7 @@ pub(crate) struct ScopeArgs {
     /// Only writes on behalf of this person.
     #[arg(long)]
     pub(crate) actor: Option<String>,
-    /// Only writes of this session.
+    /// Only writes of the session whose id begins with this.
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
     /// Only writes by a client of this name.

@@ -96,10 +96,16 @@ impl Plans {
             TimeRangeError::Database(error) => error.into(),
         })?;
         let [from, to] = [range.from, range.to].map(|end| end.map(rfc3339).unwrap_or_default());
-        let selection = Selection { scope: scope.clone(), from, to };
-        let writes = self.selected(&selection, account).await?;
+        let mut selection = Selection { scope: scope.clone(), from, to };
+        let mut writes = self.selected(&selection, account).await?;
         if writes.is_empty()
-            && let Some(unknown) = self.unknown(scope, account).await?
+            && let Some(session) = self.session(scope, account).await?
+        {
+            selection.scope.session = Some(session);
+            writes = self.selected(&selection, account).await?;
+        }
+        if writes.is_empty()
+            && let Some(unknown) = self.unknown(&selection.scope, account).await?
         {
             return Err(unknown.into());
         }

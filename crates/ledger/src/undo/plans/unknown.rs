@@ -55,17 +55,38 @@ impl Plans {
         ];
         for (kind, name) in named {
             let Some(name) = name else { continue };
-            let params = [Some(kind.to_owned()), of_account.map(str::to_owned)];
-            let rows = self.records.objects(KNOWN_SQL, &params).await?;
-            let known: Vec<String> =
-                rows.iter().filter_map(|row| Some(row.get("name")?.as_str()?.to_owned())).collect();
+            let known = self.known(kind, of_account).await?;
             if !known.contains(name) {
-                let nearest = nearest_names(name, &known);
+                let begun = if kind == "session" { beginning_with(name, &known) } else { Vec::new() };
+                let nearest = if begun.is_empty() { nearest_names(name, &known) } else { begun };
                 return Ok(Some(SelectionError::Unknown { kind, name: name.clone(), nearest }));
             }
         }
         Ok(None)
     }
+
+    /// The only session whose id begins with that of the scope. Lists show the beginning of an id.
+    pub(super) async fn session(
+        &self,
+        scope: &PlanScope,
+        of_account: Option<&str>,
+    ) -> Result<Option<String>, pg::Error> {
+        let Some(prefix) = scope.session.as_ref().filter(|prefix| !prefix.is_empty()) else { return Ok(None) };
+        let mut found = beginning_with(prefix, &self.known("session", of_account).await?);
+        Ok(found.pop().filter(|_| found.is_empty()))
+    }
+
+    /// The names of this kind that the ledger knows.
+    async fn known(&self, kind: &str, of_account: Option<&str>) -> Result<Vec<String>, pg::Error> {
+        let params = [Some(kind.to_owned()), of_account.map(str::to_owned)];
+        let rows = self.records.objects(KNOWN_SQL, &params).await?;
+        Ok(rows.iter().filter_map(|row| Some(row.get("name")?.as_str()?.to_owned())).collect())
+    }
+}
+
+/// The first three names that begin with this prefix.
+fn beginning_with(prefix: &str, known: &[String]) -> Vec<String> {
+    known.iter().filter(|name| name.starts_with(prefix)).take(3).cloned().collect()
 }
 
 #[cfg(test)]
