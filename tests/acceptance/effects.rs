@@ -205,8 +205,23 @@ async fn auditors_see_the_effects_of_a_record_and_the_history_of_a_row() {
         assert_eq!(listed.out.lines().count(), 2, "{table}: {}", listed.err);
     }
 
+    db.run("create schema \"Crm\"; create table \"Crm\".\"Item\" (id int primary key); create table \"Crm\".item (id int primary key);
+            select countersign.track(t) from unnest(array['\"Crm\".\"Item\"', '\"Crm\".item']::regclass[]) t")
+        .await;
+    for table in ["orders", "Orders", "shop.orders"] {
+        assert_eq!(audit(&["row", table, "1"]).await.succeeded().out.lines().count(), 4, "{table}");
+    }
+    for table in ["Crm.Item", "\"Crm\".\"Item\"", "Item"] {
+        assert_eq!(
+            audit(&["row", table, "1"]).await.succeeded().out,
+            "No change of this row is recorded.\n",
+            "{table}"
+        );
+    }
+
     for (arguments, said) in [
         (&["row", "shop.nothing", "1"][..], "the table shop.nothing is not tracked"),
+        (&["row", "item", "1"], "several tracked tables have the name item: \"Crm\".item, shop.item"),
         (
             &["row", "shop.item", "1"],
             "the key of shop.item is order_id, line: give a value for each, such as order_id=7,line=7",
@@ -287,16 +302,16 @@ async fn a_proposal_that_would_change_other_rows_than_shown_is_not_executed() {
     assert_eq!(db.value(orders).await, "0");
 }
 
-/// N-22: names without a schema, or without the quotes that they need.
+/// N-22: names in other letter case, or misspelt.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_is_not_tracked_is_answered_with_the_nearest_that_are() {
     let db = database().await;
     db.run("create schema staff; create table staff.\"Employee\" (id int primary key); create table staff.shift (id int primary key)").await;
     run_countersign(&db.url(), &["track", "staff.\"Employee\"", "staff.shift"]).await.succeeded();
     for (table, nearest) in [
-        ("shift", "staff.shift"),
+        ("shfit", "staff.shift"),
         ("employee", "staff.\"Employee\""),
-        ("staff.Employee", "staff.\"Employee\""),
+        ("staff.employee", "staff.\"Employee\""),
         ("staf.shift", "staff.shift"),
     ] {
         let refused = run_countersign(&db.url(), &["audit", "row", table, "1"]).await;

@@ -108,7 +108,7 @@ async fn a_statement_is_text_with_its_lines_and_its_values_beside_it_on_every_fa
         Some(answer)
     })
     .await;
-    let call = json!({"sql": "update s.\"Acct\"\n   set name = $1\n where id = $2", "params": ["Ada", 1]});
+    let call = json!({"sql": "update s.\"Acct\"\n   set name = $1\n where id = $2", "params": ["Ada", 1], "reason": "She said so."});
     let proposal = server.propose("execute_sql", call).await;
     let question = asked.lock().unwrap().clone();
     assert!(
@@ -140,6 +140,12 @@ async fn a_statement_is_text_with_its_lines_and_its_values_beside_it_on_every_fa
     let record = list.lines().nth(1).unwrap().split(' ').next().unwrap();
     let shown = run_countersign(&db.url(), &["audit", "show", record]).await.out;
     assert!(shown.contains(lines) && shown.contains(values), "{shown}");
+    let history = run_countersign(&db.url(), &["audit", "row", "Acct", "1"]).await.out;
+    let who = format!("  {record}  execute_sql, account default, ");
+    assert!(
+        history.contains(&who) && history.contains(", approved by default\n    reason: She said so.\n"),
+        "{history}"
+    );
     server.close().await;
 }
 

@@ -11,7 +11,7 @@ use crate::evidence::records::RecordStatus;
 use crate::evidence::values::{array, rfc3339};
 
 /// Selects the records of a list.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct RecordFilter {
     /// The maximum number of records.
     pub limit: u32,

@@ -28,6 +28,9 @@ pub enum RowError {
         /// The tracked tables with similar names, quoted as in SQL.
         nearest: Vec<String>,
     },
+    /// Several tracked tables have this short name.
+    #[error("several tracked tables have the name {}: {}", visible(.0), .1.join(", "))]
+    Ambiguous(String, Vec<String>),
     #[error("the table {0} has no key, so its rows cannot be told apart")]
     NoKey(String),
     #[error("the key of {table} is {expected}: give a value for each, such as {example}")]
@@ -47,13 +50,19 @@ const TRACKED_SQL: &str = "\
 select t.name, coalesce(c.relname::text, t.name) as bare \
 from countersign.tracked t left join pg_catalog.pg_class c on c.oid = t.relation where t.is_current order by t.name";
 
-/// The tracked table with this name as SQL writes it. The login of a reviewer may not use the schema of the table, so
-/// `to_regclass` cannot look the name up.
+/// The tracked tables whose names are nearest to this one: as SQL writes it, or else without quotes, or without the
+/// schema. The login of a reviewer may not use the schema of the table, so `to_regclass` cannot look the name up.
 const TABLE_SQL: &str = "\
 select t.relation::text as relation, t.name, to_json(t.key_columns) as key_columns, \
     (select coalesce(json_agg(json_build_object('name', u.type, 'is_own', coalesce(to_regtype(u.type)::oid >= 16384, true)) order by k.n), '[]') \
      from unnest(t.key_columns) with ordinality k (name, n) join unnest(t.columns, t.types) u (name, type) on u.name = k.name) as key_types \
-from countersign.tracked t where t.is_current and t.name in ($1, lower($1)) order by t.name = $1 desc limit 1";
+from (select t.*, rank() over (order by m.way) as nearness \
+    from countersign.tracked t left join pg_catalog.pg_class c on c.oid = t.relation, \
+        replace($1, '\"', '') bare, \
+        lateral (select min(n) as way from unnest(array[t.name = $1, t.name = lower($1), replace(t.name, '\"', '') = bare, \
+            c.relname::text = bare, c.relname::text = lower(bare)]) with ordinality o (is_it, n) where is_it) m \
+    where t.is_current and m.way is not null) t \
+where t.nearness = 1 order by t.name";
 
 /// A tracked table, and how its rows are told apart.
 #[derive(Debug, Clone, Deserialize)]
@@ -87,16 +96,24 @@ impl Audit {
     /// Finds the tracked table with this name and, if `key` is not empty, its row with this key. A key of one column
     /// may be given without its name: `(None, "7")`. Otherwise each column is named: `(Some("id"), "7")`.
     pub async fn tracked_row(&self, table: &str, key: &[(Option<String>, String)]) -> Result<TrackedRow, RowError> {
-        let Some(found) = self.find_table(table).await? else {
-            let nearest = self.nearest_tracked(table).await?;
-            return Err(RowError::NotTracked { table: table.to_owned(), nearest });
+        let found = match self.find_tables(table).await?.as_slice() {
+            [only] => only.clone(),
+            [] => {
+                let nearest = self.nearest_tracked(table).await?;
+                return Err(RowError::NotTracked { table: table.to_owned(), nearest });
+            }
+            several => {
+                let names = several.iter().map(|found| found.name.clone()).collect();
+                return Err(RowError::Ambiguous(table.to_owned(), names));
+            }
         };
         let key = if key.is_empty() { None } else { Some(self.key_text(&found, key).await?) };
         Ok(TrackedRow { relation: found.relation, key })
     }
 
-    pub(super) async fn find_table(&self, table: &str) -> Result<Option<FoundTable>, pg::Error> {
-        Ok(self.records.rows(TABLE_SQL, &[Some(table.to_owned())]).await?.into_iter().next())
+    /// The tracked table with this name; several, if the name is short for all of them.
+    pub(super) async fn find_tables(&self, table: &str) -> Result<Vec<FoundTable>, pg::Error> {
+        self.records.rows(TABLE_SQL, &[Some(table.to_owned())]).await
     }
 
     /// The key in the form in which effects store it.

@@ -113,9 +113,9 @@ impl TableForAgent {
 }
 
 impl Audit {
-    /// The tracked table of this name, which SQL writes so; `None` if there is none.
+    /// The tracked table of this name; `None` if there is none, or if there are several.
     pub async fn table_for_agent(&self, table: &str) -> Result<Option<TableForAgent>, pg::Error> {
-        let Some(found) = self.find_table(table).await? else { return Ok(None) };
+        let Ok([found]) = <[FoundTable; 1]>::try_from(self.find_tables(table).await?) else { return Ok(None) };
         let now: Vec<TableNow> = self.records.rows(NOW_SQL, &[Some(found.relation.clone())]).await?;
         Ok(now.into_iter().next().map(|now| TableForAgent { found, now }))
     }

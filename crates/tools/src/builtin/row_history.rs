@@ -294,7 +294,7 @@ fn no_facts() -> Failure {
 
 fn row_failure(error: RowError) -> Failure {
     match error {
-        RowError::NotTracked { table, .. } => not_tracked(&table),
+        RowError::NotTracked { table, .. } | RowError::Ambiguous(table, _) => not_tracked(&table),
         RowError::NoKey(_) => Failure::new(ErrorCode::NotPermitted, format!("{NAME}: {error}")),
         RowError::Key { expected, .. } => invalid(&format!("the key is {expected}: give a value for each column")),
         RowError::Database(error) => match error.server_error() {

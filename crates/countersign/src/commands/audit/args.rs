@@ -129,7 +129,7 @@ pub(crate) struct ShowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RowArgs {
-    /// The table, such as shop.orders.
+    /// The table: shop.orders, or orders if only one tracked table has this name.
     pub(crate) table: String,
     /// The key of the row: 7, or order_id=7,line=2.
     #[arg(value_parser = RowKey::parse)]

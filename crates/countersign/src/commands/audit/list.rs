@@ -111,7 +111,7 @@ fn status(record: &RecordLine) -> String {
     if record.is_reversed { "reversed".to_owned() } else { visible(&record.status) }
 }
 
-fn approver(record: &RecordLine) -> String {
+pub(super) fn approver(record: &RecordLine) -> String {
     let approval = record.approval().unwrap_or_default();
     let (login, via) = (approval.decided_login.as_deref(), approval.decided_via.as_deref());
     approval.decided_by.as_deref().map_or_else(|| "-".to_owned(), |who| decided_by(who, login, via).short())
