@@ -10,7 +10,7 @@ create schema shop;
 create table shop.kind (name text primary key);
 insert into shop.kind values ('room'), ('boat'), ('tent');
 create table shop.booking (id int primary key, status text not null, price numeric not null, day date not null,
-    note text not null, is_open boolean not null default true, kind text references shop.kind);
+    note text not null, is_open boolean not null default true, kind text references shop.kind, nights int not null default 3);
 insert into shop.booking select n, (array['open', 'paid', 'shipped'])[n % 3 + 1], 10 + n % 120, date '2026-01-01' + n % 300,
     'Note ' || n, true, case when n % 2 = 0 then 'room' else 'boat' end from generate_series(1, 1000) n;
 select countersign.track('shop.booking');
@@ -26,7 +26,7 @@ tier = "approve"
 description = "Change a booking."
 before = "select * from shop.booking where id = $1 for update"
 sql = """update shop.booking set status = coalesce($2, status), price = coalesce($3, price), day = coalesce($4, day),
-    note = coalesce($5, note), is_open = coalesce($6, is_open), kind = coalesce($7, kind) where id = $1 returning id"""
+    note = coalesce($5, note), is_open = coalesce($6, is_open), kind = coalesce($7, kind), nights = coalesce($8, nights) where id = $1 returning id"""
 rows = "one"
 param = [
     { name = "id", description = "Which." },
@@ -36,6 +36,7 @@ param = [
     { name = "note", description = "What.", optional = true },
     { name = "is_open", description = "Whether.", optional = true },
     { name = "kind", description = "Which.", optional = true },
+    { name = "nights", description = "How many.", optional = true },
 ]
 "#;
 
@@ -78,6 +79,9 @@ async fn a_value_that_the_statistics_do_not_know_is_a_risk() {
         (json!({"id": 7, "price": 99999.5}), Some(format!("price of shop.booking becomes 99999.5: {far}"))),
         (json!({"id": 7, "price": -500}), Some(format!("price of shop.booking becomes -500: {far}"))),
         (json!({"id": 7, "day": "2206-02-01"}), Some(format!("day of shop.booking becomes 2206-02-01: {far}"))),
+        // All rows have 3.
+        (json!({"id": 7, "nights": 300}), Some(format!("nights of shop.booking becomes 300: {far}"))),
+        (json!({"id": 7, "nights": 5}), None),
         // What grows, free texts, flags and values that a foreign key checks are not unusual.
         (json!({"id": 7, "price": 150}), None),
         (json!({"id": 7, "day": "2027-01-01"}), None),

@@ -31,7 +31,7 @@ pub struct UnusualValue {
 
 /// `pg_stats` has the columns that the login may select, of tables without row security for it. A list counts if it is
 /// the whole column, and bounds if the value is further outside of them than they are apart: a number that grows is not
-/// unusual. Keys are never looked up.
+/// unusual. The only number of a column is as far from 0 as its bounds are apart. Keys are never looked up.
 const UNUSUAL_SQL: &str = "\
 with given as materialized ( \
     select g.place, g.value, s.n_distinct, s.null_frac, s.most_common_freqs, s.histogram_bounds is not null as has_more, \
@@ -56,16 +56,17 @@ with given as materialized ( \
 ) \
 select k.place - 1, case when k.is_text then k.listed end, to_char(k.analyzed at time zone 'UTC', 'YYYY-MM-DD') from known k \
 cross join lateral ( \
-    select min(n.number) filter (where not n.is_new) as low, max(n.number) filter (where not n.is_new) as high, \
-        max(n.number) filter (where n.is_new) as number \
-    from (select v.is_new, case when k.is_time then extract(epoch from v.value::timestamptz) else v.value::numeric end as number \
+    select r.low, r.high, r.number, case when r.low < r.high then r.high - r.low \
+        when not k.is_time and not k.has_more and k.covered > 0.99 then nullif(abs(r.high), 0) end as spread \
+    from (select min(n.number) filter (where not n.is_new) as low, max(n.number) filter (where not n.is_new) as high, \
+        max(n.number) filter (where n.is_new) as number from (select v.is_new, case when k.is_time then extract(epoch from v.value::timestamptz) else v.value::numeric end as number \
           from (select true as is_new, k.value union all select false, o from unnest(k.common || k.bounds) o) v \
-          where not k.is_text) n \
+          where not k.is_text) n) r \
 ) b \
 where case when k.is_text \
     then not k.has_more and k.listed between 2 and 100 and k.listed >= k.n_distinct and k.n_distinct > 0 and k.covered > 0.99 \
         and k.value <> all (k.common) \
-    else b.low < b.high and (b.number < b.low - (b.high - b.low) or b.number > b.high + (b.high - b.low)) end \
+    else b.number < b.low - b.spread or b.number > b.high + b.spread end \
 order by k.place limit 10";
 
 /// The unusual values among those that a write would store, at most 10. Without statistics there are none.
