@@ -39,6 +39,12 @@ impl Sheet {
         Self { count, risks: Risk::of_preview(preview, &summary), undo, summary }
     }
 
+    /// Whether a risk is so high that a person has to say that they have read it before they approve.
+    #[must_use]
+    pub fn has_high_risk(&self) -> bool {
+        self.risks.iter().any(|risk| risk.level() == RiskLevel::High)
+    }
+
     /// The dangers that neither the count nor the undo tells, in a sentence each.
     pub fn dangers(&self) -> impl Iterator<Item = String> {
         let is_told = |risk: &Risk| matches!(risk, Risk::Irreversible(_));

@@ -32,8 +32,10 @@ async fn a_newcomer_sees_a_change_approves_it_and_takes_it_back() {
         assert!(text.contains(part), "{part}: {text}");
     }
     found.extend(findings(&tab, "demo: proposal").await);
-    // The page comes back with the outcome.
+    // The next page has a line about the outcome.
     assert_eq!(tab.follow(APPROVE).await, 200);
+    assert!(tab.text().await.contains("executed"), "{}", tab.text().await);
+    assert_eq!(tab.follow("What was decided").await, 200);
     let text = tab.text().await;
     assert!(text.contains("executed") && text.contains("anna, via console"), "{text}");
     found.extend(findings(&tab, "demo: executed").await);

@@ -33,7 +33,8 @@ async fn a_person_signs_in_once_for_all_databases_that_answer() {
     assert_eq!(page, format!("/databases/other{}", path(&proposal)));
     let form = [("digest", proposal["digest"].as_str().unwrap())];
     let approved = browser.post(&format!("{page}/approve"), &form).await;
-    assert_eq!((approved.status, approved.location()), (StatusCode::SEE_OTHER, page.as_str()), "{}", approved.body);
+    let inbox = format!("/databases/other/?decided={}", proposal["proposal_id"].as_str().unwrap());
+    assert_eq!((approved.status, approved.location()), (StatusCode::SEE_OTHER, inbox.as_str()), "{}", approved.body);
     testkit::poll::until("the write is executed", async || status(&world.db, &proposal).await == "executed").await;
 
     proxy.accept_connections();

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use testkit::{Database, Server, UserAnswer, database, run_countersign};
 
 use super::id;
-use crate::console::{Console, path};
+use crate::console::{Console, path, status};
+use crate::console_pages::leads_to;
 
 const SCHEMA: &str = "
 create schema s;
@@ -173,7 +174,26 @@ async fn what_a_reader_can_decide_comes_first_with_its_rows_and_risks() {
     assert!(lines[0].starts_with(&id(&mine)[..8]) && lines[1].starts_with(&id(&theirs)[..8]), "{list}");
     assert!(lines[1].contains("  Execute SQL: 1 row. “update s.inv set total = 7 where id = 1”"), "{list}");
     assert!(lines[0].contains("  Execute SQL: 89 rows, and 88 further rows. “delete from s.acct"), "{list}");
-    for server in [reviewed, confirmed] {
-        server.close().await;
-    }
+    confirmed.close().await;
+
+    // Below a high risk, approving takes a second step. Then the next one opens.
+    let risky = reviewed.propose("execute_sql", sql("update s.inv set total = total + 1")).await;
+    assert!(!anna.get(&path(&mine)).await.body.contains("name=\"risks\""));
+    let page = anna.get(&path(&risky)).await.body;
+    assert!(page.contains("<input type=\"checkbox\" name=\"risks\" value=\"read\" required>"), "{page}");
+    let (approve, digest) = (format!("{}/approve", path(&risky)), risky["digest"].as_str().unwrap());
+    let refused = anna.post(&approve, &[("digest", digest)]).await;
+    assert!(refused.status == 400 && refused.body.contains("Nothing was decided"), "{}", refused.body);
+    assert_eq!(status(&db, &risky).await, "pending");
+    let approved = anna.post(&approve, &[("digest", digest), ("risks", "read")]).await;
+    let next = leads_to(&approved).to_owned();
+    assert_eq!(next, format!("{}?decided={}", path(&mine), id(&risky)));
+    assert_eq!(status(&db, &risky).await, "executed");
+    let page = anna.get(&next).await.body;
+    let line = format!("executed</span> Execute SQL. <a href=\"{}\">What was decided</a>", path(&risky));
+    assert!(page.contains(&line) && page.contains("delete from s.acct"), "{page}");
+    let rejected = anna.post(&format!("{}/reject", path(&mine)), &[("text", "No.")]).await;
+    assert_eq!(leads_to(&rejected), format!("/?decided={}", id(&mine)));
+    assert!(anna.get(leads_to(&rejected)).await.body.contains("rejected</span> Execute SQL. "));
+    reviewed.close().await;
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use askama::Template;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, Path, Query, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use http_server::HttpConnection;
@@ -12,9 +12,9 @@ use ledger::console::ConsolePerson;
 use ledger::proposals::{OutlinedProposal, not_found};
 use ledger::schema_changes::Loaded;
 use review::ago::ago;
-use review::undecidable;
 use types::{Failure, ProposalId, Tier, visible};
 
+use super::decided::{Decided, DecidedQuery, can_decide};
 use crate::database::{ConsoleDatabase, DatabaseError};
 use crate::frame::{self, Frame};
 use crate::message::{PageResult, render};
@@ -33,6 +33,8 @@ const MAX_CHANGES: u32 = 50;
 #[template(path = "inbox.html")]
 struct Inbox<'a> {
     frame: Frame<'a>,
+    /// What was decided just before.
+    decided: Option<Decided>,
     /// The databases of the console, if the page is about several.
     databases: Vec<DatabaseLine>,
     /// The proposals that wait for a decision of this person.
@@ -107,8 +109,13 @@ struct Proposals {
     ended: Vec<OutlinedProposal>,
 }
 
-pub(crate) async fn show(LoggedIn(person): LoggedIn, State(state): State<DatabaseState>) -> PageResult {
+pub(crate) async fn show(
+    LoggedIn(person): LoggedIn,
+    State(state): State<DatabaseState>,
+    Query(decided): Query<DecidedQuery>,
+) -> PageResult {
     let mut page = Inbox::new(state.frame(&person));
+    page.decided = decided.proposal(&state).await?;
     page.add(&state.database, &person, &proposals(&state.database).await?);
     Ok(page.into_response())
 }
@@ -208,6 +215,7 @@ impl<'a> Inbox<'a> {
     fn new(frame: Frame<'a>) -> Self {
         Self {
             frame,
+            decided: None,
             databases: Vec::new(),
             waiting: Vec::new(),
             others: Vec::new(),
@@ -250,10 +258,9 @@ fn waiting_line(
     now: SystemTime,
 ) -> WaitingLine {
     let OutlinedProposal { proposal, outline } = waiting;
-    let is_of_group = proposal.rule.approvers.as_ref().is_none_or(|group| person.groups.contains(group));
     WaitingLine {
         line: line(waiting, database, is_named),
-        can_decide: is_of_group && undecidable(proposal, &person.name, person.role.may_decide()).is_none(),
+        can_decide: can_decide(person, proposal),
         expires_at: proposal.expires_at.clone(),
         marks: review::marks(outline),
         questions: proposal.questions.len(),

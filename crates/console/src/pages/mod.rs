@@ -1,6 +1,7 @@
 //! The pages.
 
 pub(crate) mod activity;
+mod decided;
 pub(crate) mod health;
 pub(crate) mod inbox;
 pub(crate) mod log;

@@ -19,6 +19,7 @@ use types::{ProposalId, Tier, visible};
 
 use crate::frame::Frame;
 use crate::message::{self, PageResult, render};
+use crate::pages::decided::{self, Decided, DecidedQuery};
 use crate::pages::sign_in::SignInAgain;
 use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::{self, CurrentSession};
@@ -73,6 +74,10 @@ struct Page<'a> {
     since: Option<ShownSince>,
     /// Whether this person may ask for a check.
     may_check: bool,
+    /// Whether the person has to say that they have read the risks.
+    has_high_risk: bool,
+    /// What was decided just before.
+    decided: Option<Decided>,
     /// What the person must do to approve, if the last sign-in is too long ago.
     sign_in_again: Option<SignInAgain<'a>>,
     may_reject: bool,
@@ -102,6 +107,8 @@ struct ShownRisk {
 pub(crate) struct ApproveForm {
     /// The digest of the proposal that the page has shown.
     digest: String,
+    /// Given if the person says that they have read the risks.
+    risks: Option<String>,
 }
 
 /// The form in which a person rejects or asks.
@@ -115,12 +122,14 @@ pub(crate) async fn show(
     State(state): State<DatabaseState>,
     Path(id): Path<String>,
     Query(query): Query<RowsQuery>,
+    Query(decided): Query<DecidedQuery>,
 ) -> PageResult {
     let id = ProposalId::parse(&id).ok_or_else(not_found)?;
     let proposal = state.database.proposals.get(None, id).await?.ok_or_else(not_found)?;
     let since = state.database.records.since(&state.database.proposals, &proposal).await?;
     let sign_in_again = SignInAgain::needed(&state.console, &current.session, &path(&state, id));
-    Ok(render(&page(&state, &current.session.person, &proposal, since.as_ref(), query.into(), sign_in_again)))
+    let page = page(&state, &current.session.person, &proposal, since.as_ref(), query.into(), sign_in_again);
+    Ok(render(&Page { decided: decided.proposal(&state).await?, ..page }))
 }
 
 pub(crate) async fn approve(
@@ -129,6 +138,16 @@ pub(crate) async fn approve(
     Path(id): Path<String>,
     Form(form): Form<ApproveForm>,
 ) -> PageResult {
+    let known = decidable(&current.session.person, &id)?;
+    // With another digest, the ledger refuses.
+    if form.risks.is_none()
+        && let Some(proposal) = state.database.proposals.get(None, known).await?
+        && proposal.digest == form.digest
+        && Sheet::of_preview(&proposal.preview).has_high_risk()
+    {
+        let text = "Its page shows risks. To approve it, say there that you have read them. Nothing was decided.";
+        return Ok(message::page(StatusCode::BAD_REQUEST, "Not done", text));
+    }
     decide(&state, &current, &id, Decision::Confirm { digest: form.digest }).await
 }
 
@@ -174,15 +193,21 @@ async fn decide(state: &DatabaseState, current: &CurrentSession, id: &str, decis
     let person = &current.session.person;
     let id = decidable(person, id)?;
     let approve_within = state.console.approve_within;
+    let is_question = matches!(decision, Decision::Ask { .. });
     let decider = ConsoleDecider { session: &current.token, person: &person.name, approve_within };
     match state.database.proposals.decide_in_console(id, &decider, &decision).await {
         Ok(proposal) => {
             tracing::info!(person = person.name, proposal = %id, status = proposal.status.as_str(), "decided");
-            if proposal.status == ProposalStatus::Confirmed {
-                // The page shows the outcome, whatever it is.
-                drop(state.database.proposals.ended(id, Instant::now() + OUTCOME_WITHIN).await);
+            if is_question {
+                return Ok(Redirect::to(&path(state, id)).into_response());
             }
-            Ok(Redirect::to(&path(state, id)).into_response())
+            let ended = match proposal.status {
+                ProposalStatus::Confirmed => {
+                    state.database.proposals.ended(id, Instant::now() + OUTCOME_WITHIN).await.unwrap_or(proposal)
+                }
+                _ => proposal,
+            };
+            Ok(Redirect::to(&decided::next(state, person, &ended).await?).into_response())
         }
         Err(ConsoleDecisionError::SessionEnded) => Err(session::ended().into()),
         Err(ConsoleDecisionError::SignInAgain) => Err(SignInAgain::new(&state.console, &path(state, id)).page().into()),
@@ -203,7 +228,9 @@ fn page<'a>(
     sign_in_again: Option<SignInAgain<'a>>,
 ) -> Page<'a> {
     let preview = &proposal.preview;
-    let Sheet { count, summary, risks, undo } = Sheet::of_preview(preview);
+    let sheet = Sheet::of_preview(preview);
+    let has_high_risk = sheet.has_high_risk();
+    let Sheet { count, summary, risks, undo } = sheet;
     let is_pending = proposal.status == ProposalStatus::Pending;
     let sql = SqlText::new(&CallText::from(&proposal.params));
     let others = proposal.params.iter().filter(|_| sql.is_none());
@@ -238,6 +265,8 @@ fn page<'a>(
         why_not: why_not(person, proposal),
         since: since.map(|since| ShownSince { check: since.check.clone(), tables: tables(&since.rows, shown_rows) }),
         may_check: proposal.status.can_be_checked() && preview.rows_affected.is_some() && person.role.may_decide(),
+        has_high_risk,
+        decided: None,
         sign_in_again,
         may_reject: is_pending && person.role.may_decide(),
         may_withdraw: proposal.status == ProposalStatus::Confirmed && person.role.may_decide(),
