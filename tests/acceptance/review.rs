@@ -208,7 +208,7 @@ async fn a_plan_of_undo_shows_what_its_rows_become() {
     let page = olga.get(&plan).await.body.replace("<wbr>", "");
     for part in [
         "times_per_day: of 80 rows, 27 become 3, 27 become 1, 26 become 2",
-        "<th scope=\"row\">id = 101</th>",
+        "<th scope=\"row\">id = 101 &#34;Take with water after a meal.&#34;</th>",
         "60 more rows",
         "Update 1 row of hospital.note",
         "<del>evening,</del><ins>morning,</ins>",

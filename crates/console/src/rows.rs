@@ -48,7 +48,7 @@ pub(crate) struct Table {
 }
 
 pub(crate) struct Row {
-    /// `id = 7`.
+    /// `id = 7 "Sunset"`.
     pub(crate) key: String,
     /// As many cells as the heading has names, or a cell for each column of the row.
     pub(crate) cells: Vec<Cell>,
@@ -152,7 +152,7 @@ fn table(group: &RowGroup, shown: ShownRows) -> Table {
 fn unchanged(rows: &[ChangedRow]) -> Vec<Unchanged> {
     let most = MAX_UNCHANGED / rows.len().max(1);
     let of = |row: &ChangedRow| Unchanged {
-        key: key(row.key.iter().map(|(name, part)| (name, part))),
+        key: name(row),
         values: row.same.iter().take(most).map(|(name, value)| (visible(name), LongText::new(shown(value)))).collect(),
     };
     rows.iter().filter(|row| !row.same.is_empty()).map(of).collect()
@@ -173,7 +173,7 @@ impl Row {
             _ => None,
         };
         let changed_by = row.changed_by.as_ref().map(|by| (by.words(), by.record()));
-        Self { key: key(row.key.iter().map(|(name, part)| (name, part))), cells, note, changed_by }
+        Self { key: name(row), cells, note, changed_by }
     }
 }
 
@@ -205,6 +205,12 @@ pub(crate) fn effect(row: &RowEffect<Value>) -> Effect {
         _ => columns,
     };
     Effect { change: row.change.past(), columns }
+}
+
+/// The key of a row, and the text by which people recognize it: `id = 7 "Sunset"`.
+fn name(row: &ChangedRow) -> String {
+    let key = key(row.key.iter().map(|(name, part)| (name, part)));
+    [Some(key), row.label.clone()].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// The key of a row: `id = 7`.

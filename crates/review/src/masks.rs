@@ -180,6 +180,7 @@ impl<'a> RowMasks<'a> {
                 // A digest of few rows could be guessed.
                 agreed_rows: None,
                 cut_texts: Vec::new(),
+                labels: Vec::new(),
                 ..preview
             },
             check: check.map(|check| ProposalCheck { difference: check.difference.map(text), ..check }),

@@ -95,9 +95,14 @@ impl RecordReader {
         self.audit.time_range(from, to).await
     }
 
-    /// What has changed since a proposal was made; `None` if nothing is known to have.
-    pub async fn since(&self, proposals: &Proposals, proposal: &Proposal) -> Result<Option<Since>, Failure> {
+    /// What has changed since a proposal was made; `None` if nothing is known to have. The proposal loses the labels of
+    /// its rows that are values of masked columns: unlike what changes, people need not see them.
+    pub async fn since(&self, proposals: &Proposals, proposal: &mut Proposal) -> Result<Option<Since>, Failure> {
         let masks = self.masks().await.map_err(|error| Failure::new(ErrorCode::DbError, error.to_string()))?;
+        let found = proposal.check.as_mut().and_then(|check| check.found.as_mut());
+        for label in std::iter::once(&mut proposal.preview).chain(found).flat_map(|preview| &mut preview.labels) {
+            label.take_if(|[column, _]| masks.cells().masks_column(column));
+        }
         Ok(Since::new(proposal, &masks.changes(proposals.row_changes(proposal).await?)))
     }
 

@@ -199,6 +199,7 @@ impl ProposalData {
                 definitions: Vec::new(),
                 in_title: Vec::new(),
                 unusual: Vec::new(),
+                labels: Vec::new(),
                 effects,
                 agreed_rows: None,
                 cut_texts: Vec::new(),

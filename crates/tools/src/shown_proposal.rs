@@ -30,6 +30,7 @@ impl<'a> ShownProposal<'a> {
             let found = shown.check.as_mut().and_then(|check| check.found.as_mut());
             for preview in std::iter::once(&mut shown.preview).chain(found) {
                 preview.effects = preview.effects.take().map(Effects::seen);
+                preview.labels.clear();
             }
         }
         Self { proposal: shown, unmasked: &proposal.preview, masks, since: None, unread: 0 }

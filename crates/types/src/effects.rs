@@ -56,6 +56,14 @@ pub struct RowEffect<V = Cell> {
     /// Whether the caller of the write could not read the row when it was tried: policies or missing privileges hide it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unseen: bool,
+    /// A column with the first text of the row, by which people recognize it, unless the row was inserted. Agents do not
+    /// get it: they may not be allowed to read the column.
+    #[serde(skip, default = "no_label")]
+    pub label: Option<(String, V)>,
+}
+
+const fn no_label<V>() -> Option<(String, V)> {
+    None
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -144,14 +152,36 @@ impl<V> RowEffect<V> {
 
     /// Converts every value; `value` also receives the column name.
     pub fn map<W>(self, mut value: impl FnMut(&str, V) -> W) -> RowEffect<W> {
-        let Self { table, key, change, by_trigger, columns, is_cut, has_sensitive_changes, generated, is_unseen } =
-            self;
+        let Self {
+            table,
+            key,
+            change,
+            by_trigger,
+            columns,
+            is_cut,
+            has_sensitive_changes,
+            generated,
+            is_unseen,
+            label,
+        } = self;
         let key = key.map(|key| {
             key.into_iter().map(|(name, part)| (value(&name, part), name)).map(|(part, name)| (name, part)).collect()
         });
         let columns = columns.into_iter().map(|(name, effect)| (effect.map(|it| value(&name, it)), name));
         let columns = columns.map(|(effect, name)| (name, effect)).collect();
-        RowEffect { table, key, change, by_trigger, columns, is_cut, has_sensitive_changes, generated, is_unseen }
+        let label = label.map(|(name, text)| (value(&name, text), name)).map(|(text, name)| (name, text));
+        RowEffect {
+            table,
+            key,
+            change,
+            by_trigger,
+            columns,
+            is_cut,
+            has_sensitive_changes,
+            generated,
+            is_unseen,
+            label,
+        }
     }
 }
 
@@ -203,7 +233,10 @@ impl<V> Effects<V> {
 impl Effects {
     /// The effects with the viewer's masks. Masked values may still occur in other texts.
     #[must_use]
-    pub fn shown(self, masks: &mut CellMasks<'_>) -> Effects<Value> {
+    pub fn shown(mut self, masks: &mut CellMasks<'_>) -> Effects<Value> {
+        for row in &mut self.rows {
+            row.label.take_if(|(name, _)| masks.masks_column(name));
+        }
         self.map(|column, cell| masks.cell(column, cell))
     }
 

@@ -197,3 +197,40 @@ async fn what_a_reader_can_decide_comes_first_with_its_rows_and_risks() {
     assert!(anna.get(leads_to(&rejected)).await.body.contains("rejected</span> Execute SQL. "));
     reviewed.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_see_the_first_text_of_a_row_beside_its_key_and_agents_do_not() {
+    let db = database().await;
+    db.run(SCHEMA).await;
+    db.run(
+        "create table s.film (id int primary key, code text, title varchar(40), rate numeric); \
+            insert into s.film values (1, 'c0de', 'RIVER OUTLAW', 1), (2, 'c0de', 'ACE <b>', 1); \
+            grant select, update on s.film to countersign_writer",
+    )
+    .await;
+    run_countersign(&db.url(), &["track", "s.film", "--sensitive", "code"]).await.succeeded();
+    let console = Console::on(&db).await;
+    let mut command = Server::bare_command(&db);
+    command.args(["--profile", "admin", "--execute-sql"]);
+    let server = Server::start(command).await;
+    let call = json!({"sql": "update s.film set rate = 2 where id <= 2"});
+    let proposal = server.propose("execute_sql", call.clone()).await;
+    let shown = run_countersign(&db.url(), &["proposals", "show", id(&proposal)]).await.out;
+    assert!(shown.contains("id=1 \"RIVER OUTLAW\"") && shown.contains("id=2 \"ACE <b>\""), "{shown}");
+    let mut anna = console.browser(&db, "anna", &[]).await;
+    let page = anna.get(&path(&proposal)).await.body;
+    assert!(
+        page.contains("id = 1 &#34;RIVER OUTLAW&#34;") && page.contains("id = 2 &#34;ACE &#60;b&#62;&#34;"),
+        "{page}"
+    );
+    assert!(!page.contains("c0de") && !shown.contains("c0de"), "a sensitive column is no label: {page}");
+    let previewed = server.succeed("preview_mutation", json!({"tool": "execute_sql", "params": call})).await;
+    let found = server.succeed("get_proposal", json!({"proposal_id": proposal["proposal_id"], "rows": "all"})).await;
+    let digest = &proposal["digest"];
+    let confirm = json!({"proposal_id": proposal["proposal_id"], "digest": digest});
+    let written = server.succeed("confirm_proposal", confirm).await;
+    for answer in [&proposal, &previewed, &found, &written] {
+        assert!(!answer.to_string().contains("RIVER"), "an agent may not be allowed to read it: {answer}");
+    }
+    server.close().await;
+}

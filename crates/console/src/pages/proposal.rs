@@ -125,8 +125,8 @@ pub(crate) async fn show(
     Query(decided): Query<DecidedQuery>,
 ) -> PageResult {
     let id = ProposalId::parse(&id).ok_or_else(not_found)?;
-    let proposal = state.database.proposals.get(None, id).await?.ok_or_else(not_found)?;
-    let since = state.database.records.since(&state.database.proposals, &proposal).await?;
+    let mut proposal = state.database.proposals.get(None, id).await?.ok_or_else(not_found)?;
+    let since = state.database.records.since(&state.database.proposals, &mut proposal).await?;
     let sign_in_again = SignInAgain::needed(&state.console, &current.session, &path(&state, id));
     let page = page(&state, &current.session.person, &proposal, since.as_ref(), query.into(), sign_in_again);
     Ok(render(&Page { decided: decided.proposal(&state).await?, ..page }))

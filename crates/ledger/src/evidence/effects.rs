@@ -3,10 +3,10 @@
 use pg::{PipelineStatement, PooledSession, Session, StatementResult, WriterPool};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 use types::{
-    CallerContext, ChangeKind, ColumnEffect, Columns, CorrelationId, EffectCount, Effects, Principal, RowEffect,
+    CallerContext, Cell, ChangeKind, ColumnEffect, Columns, CorrelationId, EffectCount, Effects, Principal, RowEffect,
 };
 
 use crate::evidence::guarded_rows::{GuardedRows, is_guarded};
@@ -18,7 +18,7 @@ const EFFECTS_SQL: &str = "\
 select t.name, e.op::pg_catalog.text, coalesce(e.key_before, e.key), case when e.bytes <= 1048576 then e.before end, \
     case when e.bytes <= 1048576 then e.after end, e.bytes operator(pg_catalog.>) 1048576, \
     e.secret_before is distinct from e.secret_after, pg_catalog.array_to_json(coalesce(e.unchanged, '{}')), pg_catalog.array_to_json(t.columns), pg_catalog.array_to_json(t.sensitive), \
-    e.by_trigger, \
+    pg_catalog.array_to_json(t.types), e.by_trigger, \
     (select pg_catalog.count(*) from countersign.effect c where c.correlation_id operator(pg_catalog.=) $1), \
     (select pg_catalog.json_agg(pg_catalog.json_build_object('table', n.name, 'change', \
         case when n.op operator(pg_catalog.=) 'I' then 'insert' when n.op operator(pg_catalog.=) 'D' then 'delete' else 'update' end, \
@@ -115,13 +115,14 @@ impl RecordedEffects {
                     unchanged,
                     columns,
                     sensitive,
+                    types,
                     by_trigger,
                     all,
                     counts,
                     shape,
                     has_policy,
                 ],
-            ) = <[Option<String>; 15]>::try_from(row)
+            ) = <[Option<String>; 16]>::try_from(row)
             else {
                 continue;
             };
@@ -143,6 +144,7 @@ impl RecordedEffects {
                 unchanged: list(unchanged),
                 columns: list(columns),
                 sensitive: list(sensitive),
+                types: list(types),
             };
             let [is_cut, by_trigger] = [is_cut, by_trigger].map(|flag| flag.as_deref() == Some("t"));
             rows.push(RowEffect { is_cut, by_trigger, ..change.effect() });
@@ -257,6 +259,16 @@ pub(crate) struct RecordedChange {
     columns: Vec<String>,
     /// The sensitive columns, which no image contains.
     sensitive: Vec<String>,
+    /// The types of the columns; empty if nobody needs a label.
+    #[serde(default)]
+    types: Vec<String>,
+}
+
+/// The maximum length of a label, in characters.
+const MAX_LABEL_CHARS: usize = 40;
+
+fn is_text(ty: &str) -> bool {
+    matches!(ty, "text" | "name" | "bpchar") || ty.starts_with("character") || ty.ends_with("citext")
 }
 
 impl RecordedChange {
@@ -283,7 +295,11 @@ impl RecordedChange {
             "D" => (ChangeKind::Delete, self.present(self.before.as_deref())),
             _ => (ChangeKind::Update, self.changed(self.before.as_deref(), self.after.as_deref())),
         };
+        // A changed column is shown beside the key anyway.
+        let is_shown = |name: &String| change == ChangeKind::Update && columns.contains_key(name);
+        let label = self.label().filter(|(name, _)| !is_shown(name));
         RowEffect {
+            label,
             key: self.key.and_then(|key| serde_json::from_str(&key).ok()),
             table: self.name,
             change,
@@ -294,6 +310,23 @@ impl RecordedChange {
             generated: Vec::new(),
             is_unseen: false,
         }
+    }
+
+    /// The first text of a row that was there before, unless it is part of the key or sensitive.
+    fn label(&self) -> Option<(String, Cell)> {
+        let key: Map<String, Value> =
+            self.key.as_ref().and_then(|key| serde_json::from_str(key).ok()).unwrap_or_default();
+        let is_label = |(_, (name, ty)): &(usize, (&String, &String))| {
+            is_text(ty) && !key.contains_key(*name) && !self.sensitive.contains(name)
+        };
+        let mut columns = self.columns.iter().zip(&self.types).enumerate().filter(is_label).peekable();
+        columns.peek().filter(|_| self.op != "I")?;
+        let [before, after] = [&self.before, &self.after].map(|image| image.as_deref().map(fields).unwrap_or_default());
+        columns.find_map(|(at, (name, _))| {
+            let image = if self.unchanged.contains(&(at + 1)) { &after } else { &before };
+            let text = image.get(at)?.as_deref().filter(|text| !text.trim().is_empty())?;
+            Some((name.clone(), Value::from(types::beginning(text, MAX_LABEL_CHARS)).into()))
+        })
     }
 
     fn values(&self, image: Option<&str>) -> Vec<(&String, Option<String>)> {
@@ -375,10 +408,18 @@ mod tests {
             unchanged: vec![3],
             columns: ["id", "status", "note", "secret"].map(str::to_owned).to_vec(),
             sensitive: vec!["secret".to_owned()],
+            types: ["integer", "character varying(9)", "text", "text"].map(str::to_owned).to_vec(),
         };
         let columns = |change: RecordedChange| json!(change.effect().map(|_, cell| cell.stored().clone()).columns);
         let update = change("U", "(1,open,,x)", Some("(1,paid,long,y)"));
         assert_eq!(columns(update), json!({"status": {"before": "open", "after": "paid"}}));
         assert_eq!(columns(change("D", "(1,open,,)", None)), json!({"id": "1", "status": "open"}));
+        let label = |op: &str, before: &str, after: Option<&str>| {
+            change(op, before, after).effect().label.map(|(name, cell)| (name, cell.stored().clone()))
+        };
+        assert_eq!(label("U", "(1,open,,x)", Some("(1,open,long,y)")), Some(("status".to_owned(), json!("open"))));
+        assert_eq!(label("U", "(1,open,,x)", Some("(1,paid,long,y)")), None, "its change is shown");
+        assert_eq!(label("U", "(1,,,x)", Some("(1,paid,long,y)")), Some(("note".to_owned(), json!("long"))));
+        assert_eq!(label("D", "(1,,,x)", None), None, "a sensitive column is no label");
     }
 }

@@ -69,6 +69,10 @@ impl Summary {
     pub fn new(preview: &Preview) -> Self {
         let Preview { before, after, row_key, generated, effects, rows_affected, .. } = preview;
         let images = Images { before: before.as_ref(), after: after.as_ref(), row_key, generated };
+        let mut effects = effects.clone();
+        for (row, label) in effects.iter_mut().flat_map(|effects| &mut effects.rows).zip(&preview.labels) {
+            row.label = label.clone().map(|[column, text]| (column, text.into()));
+        }
         rows::summary(&images, effects.as_ref(), *rows_affected)
     }
 

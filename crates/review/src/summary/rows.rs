@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
-use types::{ChangeKind, ColumnEffect, Effects, RowEffect};
+use types::{ChangeKind, ColumnEffect, Effects, RowEffect, visible};
 
 use super::{ChangedBy, Images, RowGroup, RowOrigin, Summary, json_paths};
 use crate::row_diff::{RowChange, RowDiff, column_pairs, columns};
@@ -13,6 +13,8 @@ use crate::row_diff::{RowChange, RowDiff, column_pairs, columns};
 pub struct ChangedRow {
     /// The columns that identify the row; empty if none does.
     pub key: Vec<(String, Value)>,
+    /// The text by which people recognize the row, in quotes, for beside the key.
+    pub label: Option<String>,
     /// The columns of an updated row that change; all columns of another row, except the key.
     pub columns: Vec<ChangedColumn>,
     /// The columns of an updated row that the tool reads and that stay as they are.
@@ -267,7 +269,7 @@ impl<'a> ReadRow<'a> {
         }
         if let Some(effect) = effect {
             let more = ChangedRow::from(effect);
-            row.key = more.key;
+            (row.key, row.label) = (more.key, more.label);
             let is_unread = |name: &str| pairs.iter().all(|(read, _, _)| *read != name);
             row.columns.extend(more.columns.into_iter().filter(|column| is_unread(&column.name)));
             row.generated.extend(more.generated.into_iter().filter(|name| is_unread(name)));
@@ -297,6 +299,7 @@ impl From<&RowEffect<Value>> for ChangedRow {
             Some(ChangedColumn { name: name.clone(), before, after })
         };
         Self {
+            label: effect.label.as_ref().map(|(_, label)| visible(&label.to_string())),
             key: effect.key.iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect(),
             columns: effect.columns.iter().filter_map(column).collect(),
             same: Vec::new(),

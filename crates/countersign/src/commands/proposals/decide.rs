@@ -21,8 +21,8 @@ use crate::terminal::{ask, is_interactive, print_line};
 pub(crate) async fn approve(arguments: &ApproveArgs, settings: &DatabaseSettings) -> anyhow::Result<ExitCode> {
     let ledger = open_to_decide(settings).await?;
     let proposals = ledger.proposals();
-    let shown = find(&ledger, &arguments.id).await?;
-    let since = show::since(&ledger, &shown, settings).await?;
+    let mut shown = find(&ledger, &arguments.id).await?;
+    let since = show::since(&ledger, &mut shown, settings).await?;
     show::print(&shown, since.as_ref(), arguments.full);
     print_line("");
     let who = os_user::name();

@@ -34,15 +34,16 @@ pub(crate) async fn run(arguments: &ShowArgs, settings: &DatabaseSettings) -> an
     if arguments.json {
         print_json(&proposal);
     } else {
-        print(&proposal, since(&ledger, &proposal, settings).await?.as_ref(), arguments.full);
+        let since = since(&ledger, &mut proposal, settings).await?;
+        print(&proposal, since.as_ref(), arguments.full);
     }
     Ok(())
 }
 
-/// What has changed since the proposal was made.
+/// What has changed since the proposal was made, as [`review::RecordReader::since`] says.
 pub(super) async fn since(
     ledger: &Ledger,
-    proposal: &Proposal,
+    proposal: &mut Proposal,
     settings: &DatabaseSettings,
 ) -> anyhow::Result<Option<Since>> {
     let records = masks::reader(ledger.audit(), settings)?;

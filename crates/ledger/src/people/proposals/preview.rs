@@ -72,6 +72,9 @@ pub struct Preview {
     /// Values that their columns do not usually have. They are for people only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unusual: Vec<UnusualValue>,
+    /// For each row of `effects` the column and the text by which people recognize it. They are for people only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<Option<[String; 2]>>,
     /// The parameters whose values the title of the proposal has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_title: Vec<String>,
@@ -108,6 +111,7 @@ impl Preview {
             rule: None,
             unfiltered: work.unfiltered,
             unusual: Vec::new(),
+            labels: Vec::new(),
             in_title: Vec::new(),
             warnings: Vec::new(),
         };
@@ -126,7 +130,13 @@ impl Preview {
                 None => value,
             })
         });
-        Self { effects, cut_texts, ..self }
+        let label = |row: &RowEffect<Value>| {
+            let (column, text) = row.label.as_ref()?;
+            Some([column.clone(), text.as_str()?.to_owned()])
+        };
+        let labels: Vec<Option<[String; 2]>> = effects.iter().flat_map(|effects| &effects.rows).map(label).collect();
+        let labels = if labels.iter().any(Option::is_some) { labels } else { Vec::new() };
+        Self { effects, cut_texts, labels, ..self }
     }
 
     /// The effects that were shown and those of now in the form in which they are compared: a long text is its beginning
