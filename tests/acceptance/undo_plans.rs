@@ -225,3 +225,24 @@ async fn what_stays_in_an_outbox_is_said_before_the_undo_and_agreed_to_by_a_pers
     server.succeed("undo_mutation", json!({"correlation_id": sent["meta"]["correlation_id"]})).await;
     assert_eq!(db.value(rows).await, "paid open sent open");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_says_which_columns_triggers_set_again() {
+    let (db, server, url) = shop().await;
+    db.run("alter table shop.orders add column touched timestamptz not null default '2020-01-01';
+            create function shop.touch() returns trigger language plpgsql as $$ begin new.touched := clock_timestamp(); return new; end $$;
+            create trigger touch before update on shop.orders for each row execute function shop.touch();
+            select countersign.track('shop.orders')")
+        .await;
+    server.succeed("set_status", json!({"id": 1, "status": "paid"})).await;
+    let again = "But for what triggers set again: shop.orders touched\n";
+    let plan = undo(&url, &["plan", "--from", "1h"]).await.out;
+    assert!(plan.contains(again) && plan.contains(" -> (generated)\n") && !plan.contains("-> 2020-01-01"), "{plan}");
+    let write = db.value("select correlation_id from countersign.record where tool_name = 'set_status'").await;
+    let tried = undo(&url, &[&write, "--dry-run"]).await.out;
+    assert!(tried.contains(again), "{tried}");
+    let made: Value = serde_json::from_str(&undo(&url, &["plan", "--from", "1h", "--json"]).await.out).unwrap();
+    assert_eq!(made["report"]["set_again"], json!({"shop.orders": ["touched"]}), "{made}");
+    let run = ["run", made["plan_id"].as_str().unwrap(), "--digest", made["digest"].as_str().unwrap()];
+    assert!(undo(&url, &run).await.out.contains(again.trim_end()));
+}

@@ -1,5 +1,7 @@
 //! Texts that all front ends share.
 
+use std::collections::BTreeMap;
+
 use ledger::audit::Record;
 use ledger::proposals::UnusualValue;
 use ledger::{AppliedRule, RecordStatus};
@@ -112,6 +114,15 @@ pub fn unusual(unusual: &UnusualValue) -> String {
 #[must_use]
 pub fn unfiltered(table: &str) -> String {
     format!("The statement has no condition for {}: it changes every row of the table.", visible(table))
+}
+
+/// The columns that an undo does not restore, by table: `But for what triggers set again: shop.orders updated_at`. `None`
+/// if there are none.
+#[must_use]
+pub fn set_again(columns: &BTreeMap<String, Vec<String>>) -> Option<String> {
+    let of_table = |(table, columns): (&String, &Vec<String>)| visible(&format!("{table} {}", columns.join(", ")));
+    let tables = columns.iter().map(of_table).collect::<Vec<_>>().join("; ");
+    (!columns.is_empty()).then(|| format!("But for what triggers set again: {tables}"))
 }
 
 /// How a recorded write can be undone now, according to the ledger.

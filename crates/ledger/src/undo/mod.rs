@@ -74,7 +74,7 @@ pub struct RestoredRows {
 }
 
 /// Columns that triggers set while rows were restored, and that no statement of the write had set.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetAgain {
     /// The number of rows with such columns.
     pub rows: u64,

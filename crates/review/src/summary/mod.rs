@@ -6,15 +6,20 @@ mod column;
 mod json_paths;
 mod rows;
 
+use std::collections::BTreeMap;
+
 use ledger::audit::Record;
 use ledger::plans::PlanSummary;
 use ledger::proposals::Preview;
 use serde_json::Value;
-use types::{ChangeKind, Effects, visible};
+use types::{ChangeKind, ColumnEffect, Effects, visible};
 
 pub use self::changed_by::ChangedBy;
 pub use self::rows::{ChangedColumn, ChangedRow};
 use crate::sentences;
+
+/// A value that the database makes, as in previews.
+const GENERATED: &str = "(generated)";
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Summary {
@@ -84,10 +89,23 @@ impl Summary {
         rows::summary(&images, record.effects.get(), rows)
     }
 
-    /// The summary of what an undo restores: its first rows, and the numbers of all of them.
+    /// The summary of what an undo restores: its first rows, and the numbers of all of them. `set_again` has columns by
+    /// table that triggers set, so that the old value does not come back.
     #[must_use]
-    pub fn of_plan(effects: Option<&Effects<Value>>, counts: &[PlanSummary]) -> Self {
-        let mut found = rows::summary(&Images::default(), effects, None);
+    pub fn of_plan(
+        mut effects: Option<Effects<Value>>,
+        counts: &[PlanSummary],
+        set_again: &BTreeMap<String, Vec<String>>,
+    ) -> Self {
+        for row in effects.iter_mut().flat_map(|effects| &mut effects.rows) {
+            for name in set_again.get(&row.table).into_iter().flatten() {
+                let Some(column) = row.columns.get_mut(name) else { continue };
+                let (ColumnEffect::Changed { after: value, .. } | ColumnEffect::Whole(value)) = column;
+                *value = GENERATED.into();
+                row.generated.push(name.clone());
+            }
+        }
+        let mut found = rows::summary(&Images::default(), effects.as_ref(), None);
         counts.iter().for_each(|one| found.count(&one.table, RowOrigin::Statement, one.change, one.rows));
         found
     }
@@ -264,7 +282,7 @@ mod tests {
         let effects = json!({"count": 80, "rows": [row(1, false), row(2, false), row(3, true)]});
         let counts = json!([{"table": "h.dose", "change": "update", "rows": 80, "changed": {"dose": 80}}]);
         let counts: Vec<PlanSummary> = serde_json::from_value(counts).unwrap();
-        let found = Summary::of_plan(serde_json::from_value(effects).ok().as_ref(), &counts);
+        let found = Summary::of_plan(serde_json::from_value(effects).ok(), &counts, &BTreeMap::new());
         let [group] = found.groups.as_slice() else { panic!("{:?}", found.groups) };
         assert_eq!((group.title().as_str(), group.unlisted()), ("update 80 rows of h.dose", 77));
         assert_eq!(group.columns(), ["dose: 2 rows become 2 (2 were 5); of 78 other rows it is not known"]);

@@ -4,12 +4,14 @@ pub(crate) mod args;
 mod plan;
 mod report;
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
 use ledger::operator::{UndoError, UndoOutcome};
 use ledger::undo::{NotRestored, SetAgain};
 use ledger::{Ledger, SchemaError};
+use review::sentences;
 use serde::Serialize;
 use serde_json::Value;
 use types::{CellMasks, Effects, IdPrefix, shown_conflicts};
@@ -70,12 +72,13 @@ fn tell(subject: &str, outcome: &UndoOutcome) {
             print_line(&format!("Undone: {subject}. {} as before it:", report::are(*rows)));
             let lines = effects.clone().map(|effects| effects::lines(&all_columns(effects), false));
             lines.iter().flatten().for_each(|line| print_line(&format!("  {line}")));
-            set_again.iter().for_each(|set_again| print_line(&report::set_again(set_again)));
+            print_lines(set_again.iter().filter_map(|set_again| sentences::set_again(&set_again.columns)));
             print_lines(report::not_restored(not_restored));
             print_line(&format!("To have it back: countersign undo {correlation_id}"));
         }
-        UndoOutcome::WouldUndo { rows, not_restored } => {
+        UndoOutcome::WouldUndo { rows, not_restored, set_again } => {
             print_line(&format!("Nothing was changed. Undoing {subject} would put {} back.", report::rows(*rows)));
+            print_lines(sentences::set_again(set_again));
             print_lines(report::not_restored(not_restored));
         }
         UndoOutcome::Conflicts { conflicts, rows, .. } => {
@@ -104,6 +107,8 @@ struct WouldUndo<'a> {
     rows: u64,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     not_restored: &'a [NotRestored],
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    set_again: &'a BTreeMap<String, Vec<String>>,
 }
 
 /// Prints one JSON object for the outcome, or one for each conflict.
@@ -116,8 +121,8 @@ fn tell_json(outcome: &UndoOutcome) {
             let object = Undone { status, correlation_id, rows: *rows, effects, set_again, not_restored };
             print_json(object);
         }
-        UndoOutcome::WouldUndo { rows, not_restored } => {
-            print_json(WouldUndo { status: "would_undo", rows: *rows, not_restored });
+        UndoOutcome::WouldUndo { rows, not_restored, set_again } => {
+            print_json(WouldUndo { status: "would_undo", rows: *rows, not_restored, set_again });
         }
         UndoOutcome::Conflicts { conflicts, .. } => {
             shown_conflicts(None, conflicts.clone()).iter().for_each(print_json);

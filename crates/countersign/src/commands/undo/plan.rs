@@ -6,7 +6,7 @@ use anyhow::bail;
 use ledger::operator::{UndoOutcome, UndoProgress};
 use ledger::plans::{Plan, PlanReport, PlanRequest, PlanScope, SelectedWrite, Selection, StoredPlan};
 use ledger::{FreezeScope, Ledger};
-use review::Summary;
+use review::{Summary, sentences};
 use serde_json::{Value, json};
 use types::{CellMasks, Conflict, Member, visible};
 
@@ -52,11 +52,11 @@ pub(super) async fn make(ledger: &Ledger, arguments: PlanArgs) -> anyhow::Result
     let rows = if arguments.json && !arguments.full { rows.shortened() } else { rows };
     let effects = rows.effects.map(all_columns);
     let plan = ShownPlan {
+        rows: Summary::of_plan(effects.clone(), &rows.summary, &report.set_again),
         selection: &selection,
         writes: &writes,
         // An operator may see every column of what they undo.
         report: report.shown(&mut CellMasks::new(None)),
-        rows: Summary::of_plan(effects.as_ref(), &rows.summary),
         stored: &stored,
     };
     if arguments.json {
@@ -140,6 +140,7 @@ fn shown(plan: &ShownPlan<'_>, full: bool) -> Vec<String> {
         lines.push("There is nothing to undo.".to_owned());
     } else {
         lines.extend(changes(&plan.rows, full));
+        lines.extend(sentences::set_again(&plan.report.set_again));
         lines.extend(report::not_restored(&plan.report.not_restored));
         let parts = plan.stored.parts.len();
         let several = if parts > 1 { format!(" in {parts} transactions") } else { String::new() };

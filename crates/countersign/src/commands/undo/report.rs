@@ -1,6 +1,6 @@
 //! The conflict report: a summary, and a block for each conflict.
 
-use ledger::undo::{NotRestored, SetAgain};
+use ledger::undo::NotRestored;
 pub(super) use review::sentences::rows;
 use serde_json::Value;
 use types::{Conflict, ConflictColumn, ConflictKind, ConflictWrite, Member, RowChanger, visible};
@@ -11,15 +11,6 @@ use crate::terminal::table::to_the_second;
 /// `1 row is`, `3 rows are`.
 pub(super) fn are(count: u64) -> String {
     format!("{} {}", rows(count), if count == 1 { "is" } else { "are" })
-}
-
-/// `But for what triggers set again: shop.orders updated_at, version`.
-pub(super) fn set_again(set_again: &SetAgain) -> String {
-    let of_table = |(table, columns): (&String, &Vec<String>)| visible(&format!("{table} {}", columns.join(", ")));
-    format!(
-        "But for what triggers set again: {}",
-        set_again.columns.iter().map(of_table).collect::<Vec<_>>().join("; ")
-    )
 }
 
 /// `Stays: 1 row of ob.queue, ..`.

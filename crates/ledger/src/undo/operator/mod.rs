@@ -9,6 +9,7 @@
 
 mod parts;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, Session, WriterPool};
@@ -79,6 +80,8 @@ pub enum UndoOutcome {
         rows: u64,
         /// The tables whose rows would stay.
         not_restored: Vec<NotRestored>,
+        /// The columns that triggers would set again, by table.
+        set_again: BTreeMap<String, Vec<String>>,
     },
     /// The undo was refused, and nothing was changed.
     Conflicts {
@@ -167,7 +170,7 @@ impl Operator {
                 break tried;
             }
         };
-        let UndoReport { rows, conflicts, not_restored, .. } = match tried {
+        let UndoReport { rows, conflicts, set_again, not_restored } = match tried {
             Ok(answer) => answer,
             Err(pg::Error::Server(error)) if is_of_the_rows(&error.sqlstate) => {
                 UndoReport { conflicts: vec![constraint_conflict(&error)], ..UndoReport::default() }
@@ -175,7 +178,8 @@ impl Operator {
             Err(error) => return Err(error.into()),
         };
         if conflicts.is_empty() {
-            return Ok(UndoOutcome::WouldUndo { rows, not_restored });
+            let set_again = set_again.map(|set_again| set_again.columns).unwrap_or_default();
+            return Ok(UndoOutcome::WouldUndo { rows, not_restored, set_again });
         }
         Ok(UndoOutcome::Conflicts { correlation_id: None, conflicts, rows })
     }
@@ -291,9 +295,15 @@ async fn try_parts(session: &mut Session, parts: &[&[CorrelationId]], who: &str)
         let undo = [Some(array(part))];
         let sql = if parts.len() == 1 { UNDO_SQL } else { TRY_PART_SQL };
         let outcomes = session.run(&[step(sql, &undo)]).await.map_err(error)?;
-        let UndoReport { rows, conflicts, not_restored, .. } =
+        let UndoReport { rows, conflicts, set_again, not_restored } =
             answer(outcomes.into_iter().next().unwrap_or_default().rows);
         sum.rows += rows;
+        for (table, columns) in set_again.into_iter().flat_map(|set_again| set_again.columns) {
+            let known = sum.set_again.get_or_insert_default().columns.entry(table).or_default();
+            known.extend(columns);
+            known.sort_unstable();
+            known.dedup();
+        }
         for kept in not_restored {
             match sum.not_restored.iter_mut().find(|other| other.table == kept.table) {
                 Some(other) => (other.left, other.added) = (other.left + kept.left, other.added + kept.added),

@@ -142,9 +142,10 @@ impl TrialUndo for OperatorTrial<'_> {
         Box::pin(async move {
             Ok(match self.operator.try_undo(writes, self.who).await? {
                 UndoOutcome::Conflicts { conflicts, .. } => TriedUndo { conflicts, ..TriedUndo::default() },
-                UndoOutcome::Undone { not_restored, .. } | UndoOutcome::WouldUndo { not_restored, .. } => {
-                    TriedUndo { not_restored, ..TriedUndo::default() }
+                UndoOutcome::WouldUndo { not_restored, set_again, .. } => {
+                    TriedUndo { not_restored, set_again, ..TriedUndo::default() }
                 }
+                UndoOutcome::Undone { .. } => TriedUndo::default(),
             })
         })
     }

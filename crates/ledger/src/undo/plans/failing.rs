@@ -1,5 +1,6 @@
 //! The trial of a plan. In mode `skip`, writes whose undo fails are left out, so that they do not block the others.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 
 use serde_json::json;
@@ -18,6 +19,8 @@ pub struct TriedUndo {
     pub conflicts: Vec<Conflict>,
     /// The tables whose rows would stay.
     pub not_restored: Vec<NotRestored>,
+    /// The columns that triggers would set again, by table.
+    pub set_again: BTreeMap<String, Vec<String>>,
 }
 
 /// The future of a trial.
@@ -59,11 +62,12 @@ impl Plans {
         let mut budget = None;
         while plan.report.is_ready {
             let began = Instant::now();
-            let TriedUndo { conflicts, not_restored } = trial.try_undo(&plan.report.writes).await?;
+            let TriedUndo { conflicts, not_restored, set_again } = trial.try_undo(&plan.report.writes).await?;
             if conflicts.is_empty() {
                 let left: u64 = not_restored.iter().map(|kept| kept.left).sum();
                 plan.report.rows = plan.report.rows.saturating_sub(left);
                 plan.report.not_restored = not_restored;
+                plan.report.set_again = set_again;
                 return Ok(());
             }
             if plan.report.mode != PlanMode::Skip {

@@ -1,5 +1,7 @@
 //! Plans as the ledger returns and stores them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{Cell, CellMasks, ChangeKind, Conflict, CorrelationId, Effects};
@@ -88,6 +90,9 @@ pub struct PlanReport<V = Cell> {
     /// The tables whose rows stay, as the trial has found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_restored: Vec<NotRestored>,
+    /// The columns that triggers set again, by table, as the trial has found.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set_again: BTreeMap<String, Vec<String>>,
 }
 
 impl PlanReport {
@@ -103,10 +108,10 @@ impl PlanReport {
     }
 
     fn map(self, mut conflict: impl FnMut(Conflict) -> Conflict<Value>) -> PlanReport<Value> {
-        let Self { mode, writes, added, left_out, rows, conflicts, is_ready, digest, not_restored } = self;
+        let Self { mode, writes, added, left_out, rows, conflicts, is_ready, digest, not_restored, set_again } = self;
         let left_out = left_out.into_iter().map(&mut conflict).collect();
         let conflicts = conflicts.into_iter().map(&mut conflict).collect();
-        PlanReport { mode, writes, added, left_out, rows, conflicts, is_ready, digest, not_restored }
+        PlanReport { mode, writes, added, left_out, rows, conflicts, is_ready, digest, not_restored, set_again }
     }
 }
 
@@ -169,7 +174,7 @@ pub struct PlanSummary {
     pub change: ChangeKind,
     pub rows: u64,
     /// For updates, the columns that change, with the number of rows for each.
-    pub changed: std::collections::BTreeMap<String, u64>,
+    pub changed: BTreeMap<String, u64>,
 }
 
 impl PlanRows {
