@@ -4,7 +4,7 @@ use ledger::console::ConsolePerson;
 use ledger::proposals::{Proposal, ProposalStatus, ProposalSummary};
 use review::undecidable;
 use serde::Deserialize;
-use types::{Failure, ProposalId, visible};
+use types::{Failure, ProposalId, Tier, visible};
 
 use crate::state::DatabaseState;
 
@@ -39,10 +39,11 @@ impl DecidedQuery {
     }
 }
 
-/// Whether a decision of this person about the proposal counts.
+/// Whether the proposal waits for a reviewer such as this person. One of tier `confirm` waits for the proposer's own user, whom
+/// a reviewer may replace.
 pub(super) fn can_decide(person: &ConsolePerson, proposal: &ProposalSummary) -> bool {
     let is_of_group = proposal.rule.approvers.as_ref().is_none_or(|group| person.groups.contains(group));
-    is_of_group && undecidable(proposal, &person.name, person.role.may_decide()).is_none()
+    proposal.tier == Tier::Approve && is_of_group && undecidable(proposal, &person.name, person.role.may_decide()).is_none()
 }
 
 /// The page after the decision about a proposal. One that was approved and not executed keeps its page, which says why.
