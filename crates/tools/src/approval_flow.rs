@@ -150,9 +150,10 @@ impl ApprovalFlow {
             _ if is_for_person && has("get_proposal") => " get_proposal says what has become of it.",
             _ => "",
         };
+        let data = ProposalData::new(&shown, self.console.as_ref());
         let data = RequiresApproval {
             requires_approval: true,
-            proposal: ProposalData::new(&shown, self.console.as_ref()),
+            proposal: if is_for_person { data.for_person(self.console.as_ref()) } else { data },
             message: format!("Nothing was written yet. {next}{state}"),
         };
         ToolOutput::read(&data).map(|answer| ToolOutput {

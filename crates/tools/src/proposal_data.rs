@@ -86,10 +86,14 @@ pub(crate) struct ProposalData {
     created_at: String,
     /// Until when it can be agreed to.
     expires_at: String,
-    /// For approve: the page of the console on which people decide.
+    /// The page of the console on which people decide, if a person has to.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     review_url: Option<String>,
+    /// For confirm: whether a person has to decide, outside of this client.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(skip)]
+    person_only: bool,
     /// The role and the claims that the write runs with.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
@@ -155,6 +159,12 @@ impl ProposalData {
         if size(&whole) <= MAX_BYTES { whole } else { whole.cut() }
     }
 
+    /// The proposal, for a client in which neither its user nor its agent confirms.
+    pub(crate) fn for_person(self, console: Option<&ConsoleLinks>) -> Self {
+        let review_url = console.map(|console| console.proposal(&self.proposal_id));
+        Self { review_url, person_only: self.tier != Tier::Approve, ..self }
+    }
+
     /// The proposal with a page of its rows, after the first `after` ones. The first page has the
     /// parameters and the answer, too, if they fit.
     pub(crate) fn page(proposal: &ShownProposal<'_>, console: Option<&ConsoleLinks>, after: usize) -> Self {
@@ -184,6 +194,7 @@ impl ProposalData {
             review_url: console
                 .filter(|_| proposal.tier == Tier::Approve)
                 .map(|console| console.proposal(&proposal.proposal_id)),
+            person_only: false,
             proposal_id: proposal.proposal_id,
             reason: proposal.reason,
             action: proposal.tool_name,

@@ -99,6 +99,7 @@ async fn markup_directions_and_long_values_are_text_on_a_page_that_can_be_used()
     }
     found.extend(findings(&tab, "500 columns").await);
     assert!(found.is_empty(), "{found:#?}");
+    tab.run("document.querySelector('[name=risks]').click()").await;
     assert_eq!(tab.follow(APPROVE).await, 200);
     until_executed(&db, &wide).await;
     found.extend(findings(&tab, "500 columns, approved").await);

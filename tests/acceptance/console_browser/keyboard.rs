@@ -49,7 +49,7 @@ async fn a_proposal_is_found_approved_or_rejected_with_the_keyboard_only() {
     tab.type_text("It is still sold.").await;
     tab_to(&tab, "Reject").await;
     tab.press("Enter").await;
-    tab.wait_for_text("It is still sold.").await;
+    tab.wait_for_text("What was decided").await;
     assert_eq!(status(&db, &rejected).await, "rejected");
     tab_to(&tab, "Log out").await;
     tab.press("Enter").await;

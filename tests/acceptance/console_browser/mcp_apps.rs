@@ -23,8 +23,12 @@ struct Client {
 impl Client {
     /// A client with these capabilities towards views, and a server that knows its console.
     async fn new(browser: &WebBrowser, db: &Database, capabilities: Value) -> Self {
+        Self::with_config(browser, db, capabilities, "agent_confirms = true\n").await
+    }
+
+    async fn with_config(browser: &WebBrowser, db: &Database, capabilities: Value, config: &str) -> Self {
         let folder = ConfigDir::new();
-        let mut command = folder.command("[console]\nurl = \"https://console.example.com\"\n");
+        let mut command = folder.command(&format!("{config}[console]\nurl = \"https://console.example.com\"\n"));
         command.env("DATABASE_URL", db.writer_url()).args(["--log", "warn", "serve"]);
         command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
         let declared =
@@ -137,6 +141,14 @@ async fn for_another_person_to_approve_there_is_only_the_way_to_the_console() {
     client.call("upsert_package", price("150.00")).await;
     client.view.wait_for_text("Say in the conversation whether you agree.").await;
     assert_eq!(client.view.run("document.querySelectorAll('button').length").await, 0);
+
+    // Nor is there one that an agent could press where it does not confirm.
+    let capabilities = json!({"serverTools": {}, "openLinks": {}});
+    let mut client = Client::with_config(&browser, &db, capabilities, "").await;
+    client.call("upsert_package", price("150.00")).await;
+    client.view.wait_for_text("You confirm this outside of this conversation.").await;
+    assert_eq!(client.view.count("Write exactly this").await, 0);
+    assert_eq!(client.view.count("Open it in the console").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

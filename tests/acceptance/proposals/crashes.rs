@@ -127,17 +127,21 @@ async fn a_server_that_is_killed_between_the_write_and_its_answer_has_written_on
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_outlasts_its_deadline_is_not_called_failed_while_it_goes_on() {
     let db = database().await;
+    db.run(
+        "create table public.slow (id integer); grant select on public.slow to public; \
+         create function public.slow() returns trigger language plpgsql as $$ begin \
+         if exists (select from public.slow) then perform pg_sleep(30); end if; return new; end $$; \
+         create trigger slow before update on studio.package for each row execute function public.slow()",
+    )
+    .await;
     let mut slow = Server::studio_command(&db);
     slow.args(["--call-deadline-ms", "1000"]);
     let server = Server::start(slow).await;
     let proposal = server.propose("upsert_package", price("150")).await;
-    let mut blocker = db.connect().await;
-    let lock = blocker.transaction().await.unwrap();
-    lock.batch_execute("select from studio.package where package_id = 1 for update").await.unwrap();
+    db.run("insert into public.slow values (1)").await;
     let error = server.fail("confirm_proposal", agreement(&proposal), "timeout").await;
     // What is said is what is: the write was ended with its transaction.
     assert_eq!(state(&db, &proposal).await, "failed", "{error}");
-    lock.commit().await.unwrap();
     assert_eq!(db.value(PRICE).await, "120.00");
     assert_eq!(db.value("select count(*) from pg_stat_activity where datname = current_database() and query like '%studio.package%' and state = 'active' and pid <> pg_backend_pid()").await, "0");
     server.close().await;

@@ -167,7 +167,7 @@ async fn what_a_reader_can_decide_comes_first_with_its_rows_and_risks() {
     let mut anna = console.browser(&db, "anna", &[]).await;
     let page = anna.get("/").await.body;
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
-    assert!(at(&path(&mine)) < at("1 that you do not decide") && at("1 that you do not decide") < at(&path(&theirs)));
+    assert!(at(&path(&mine)) < at("1 for others to decide") && at("1 for others to decide") < at(&path(&theirs)));
     assert!(page.contains("<title>(1) Inbox"), "{page}");
     let list = run_countersign(&db.url(), &["proposals", "list"]).await.out;
     let lines: Vec<&str> = list.lines().skip(1).collect();

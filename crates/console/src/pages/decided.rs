@@ -43,7 +43,9 @@ impl DecidedQuery {
 /// a reviewer may replace.
 pub(super) fn can_decide(person: &ConsolePerson, proposal: &ProposalSummary) -> bool {
     let is_of_group = proposal.rule.approvers.as_ref().is_none_or(|group| person.groups.contains(group));
-    proposal.tier == Tier::Approve && is_of_group && undecidable(proposal, &person.name, person.role.may_decide()).is_none()
+    proposal.tier == Tier::Approve
+        && is_of_group
+        && undecidable(proposal, &person.name, person.role.may_decide()).is_none()
 }
 
 /// The page after the decision about a proposal. One that was approved and not executed keeps its page, which says why.

@@ -38,12 +38,14 @@ struct GetProposal {
     proposals: Proposals,
     changes: SchemaChanges,
     console: Option<ConsoleLinks>,
+    agent_confirms: bool,
 }
 
 pub(super) fn tool(services: &Services, access: Access) -> Box<dyn Tool> {
     let info = builtin_info::<Arguments, ProposalData>(NAME, "Look up a proposal", DESCRIPTION, access);
     let (proposals, changes) = (services.ledger.proposals(), services.ledger.schema_changes());
-    let tool = GetProposal { proposals, changes, console: services.console.clone() };
+    let (console, agent_confirms) = (services.console.clone(), services.agent_confirms);
+    let tool = GetProposal { proposals, changes, console, agent_confirms };
     Builtin::boxed(info, tool, |tool, given, call| Box::pin(tool.get(given, call)))
 }
 
@@ -60,6 +62,8 @@ impl GetProposal {
             None => ProposalData::new(&shown, self.console.as_ref()),
             Some(_) => ProposalData::page(&shown, self.console.as_ref(), given.after),
         };
+        let may_confirm = call.asks_user || self.agent_confirms;
+        let data = if may_confirm { data } else { data.for_person(self.console.as_ref()) };
         ToolOutput::read(&data).map(|output| ToolOutput { is_masked: true, ..output })
     }
 

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use ledger::proposals::{OutlinedProposal, ProposalFilter, ProposalStatus, ProposalSummary};
-use types::visible;
+use types::{Tier, visible};
 
 use super::args::ListArgs;
 use super::show::progress_of;
@@ -28,7 +28,10 @@ pub(crate) async fn run(arguments: &ListArgs, settings: &DatabaseSettings) -> an
     let mut found = ledger.proposals().outlines(&filter).await.map_err(|failure| refused(&failure))?;
     if !arguments.json && !arguments.wide {
         let who = os_user::name();
-        found.sort_by_key(|one| undecidable(&one.proposal, &who, true).is_some());
+        // One of tier confirm waits for the user of its account, whom a reviewer may replace.
+        let is_for_reviewer =
+            |one: &ProposalSummary| one.tier == Tier::Approve && undecidable(one, &who, true).is_none();
+        found.sort_by_key(|one| !is_for_reviewer(&one.proposal));
     }
     if arguments.json {
         found.iter().for_each(|one| print_json(&one.proposal));

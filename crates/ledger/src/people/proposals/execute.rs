@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, Principal, ProposalId, Redaction, Tier};
 
-use super::confirmed::{ConfirmedProposal, is_of_others, refused, stale};
+use super::confirmed::{ConfirmedProposal, is_of_others, stale};
 use super::decide::{Decision, DecisionChannel, TransitionResult};
 use super::state::{ProposalStatus, not_found};
 use super::{Proposal, Proposals, definition};
@@ -206,7 +206,10 @@ impl Proposals {
             );
         }
         if self.fingerprint(tool, &proposal.request()).as_str() != proposal.params_hash {
-            return Err(refused("altered"));
+            let message = "the proposal has another fingerprint than its parameters have here: it was modified in the database, or \
+                           this server has another fingerprint_key; nothing was written";
+            return Err(Failure::new(ErrorCode::DigestMismatch, message)
+                .hint("Tell the operator, and call the tool again for a new proposal."));
         }
         Ok(Arc::clone(executor))
     }
