@@ -176,10 +176,13 @@ impl Shop {
     }
 }
 
+/// Ids and keyed digests are random, and any of them may have the digits of a secret. They are longer than every secret.
 #[track_caller]
 fn no_secret(what: &str, shown: &str) {
+    let ids = shown.split(|c: char| !c.is_ascii_hexdigit() && c != '-').filter(|word| word.len() >= 24);
+    let without_ids = ids.fold(shown.to_owned(), |text, id| text.replace(id, "ID"));
     for secret in SECRETS {
-        assert!(!shown.contains(secret), "{secret} is in the answer of {what}: {shown}");
+        assert!(!without_ids.contains(secret), "{secret} is in the answer of {what}: {shown}");
     }
 }
 
