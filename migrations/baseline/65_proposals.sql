@@ -484,9 +484,11 @@ begin
     select * into p from countersign.proposal o where o.proposal_id = proposal for no key update;
     select * into a from countersign.attempt t where t.ctid = nullif(current_setting('countersign.at', true), '')::tid
         and t.correlation_id = correlation;
-    -- What waits for a lock holds a session, and others may be executed meanwhile: it is tried again.
-    perform set_config('lock_timeout',
-        (1000 * extract(epoch from least(interval '5 s', 0.9 * current_setting('statement_timeout')::interval)))::integer::text, true);
+    -- What waits for a lock holds a session, and others may be executed meanwhile: it is tried again. What cannot be tried is not.
+    if p.preview ->> 'rows_affected' is not null then
+        perform set_config('lock_timeout',
+            (1000 * extract(epoch from least(interval '5 s', 0.9 * current_setting('statement_timeout')::interval)))::integer::text, true);
+    end if;
     return case
         when p.id is null then 'not_found'
         when p.status <> 'confirmed' then p.status
