@@ -35,14 +35,18 @@ pub(super) fn check(history: &History, end: &FinalState) -> Check {
         // A later command may say that what was approved has failed.
         let is_agreed = approvals.clone().next_back().is_some_and(|approval| has_succeeded(approval));
         let name = proposal.as_str();
+        let mut rejections =
+            operations.iter().filter(|operation| matches!(operation.call.request, Request::Reject { .. }));
+        // A person takes back what is approved and not being carried out.
+        let may_be_withdrawn = rejections.clone().any(|rejection| !has_failed(rejection));
         match done.len() {
-            0 if is_agreed => check.breach(lines(), format!("{name} was approved, and is not carried out")),
+            0 if is_agreed && !may_be_withdrawn => {
+                check.breach(lines(), format!("{name} was approved, and is not carried out"))
+            }
             1.. if !is_approved => check.breach(lines(), format!("{name} was carried out before anybody approved it")),
             2.. => check.breach(lines(), format!("{name} was carried out {} times", done.len())),
             _ => {}
         }
-        let mut rejections =
-            operations.iter().filter(|operation| matches!(operation.call.request, Request::Reject { .. }));
         if !done.is_empty() && rejections.any(|rejection| has_succeeded(rejection)) {
             check.breach(lines(), format!("{name} was rejected, and carried out"));
         }
@@ -64,6 +68,11 @@ fn began(operation: &Operation) -> i64 {
 
 fn has_succeeded(operation: &Operation) -> bool {
     matches!(operation.outcome(), Some(Outcome::Ended { code: Some(0), .. }))
+}
+
+/// Whether it has certainly had no effect.
+fn has_failed(operation: &Operation) -> bool {
+    matches!(operation.outcome(), Some(Outcome::Ended { code: Some(1..), in_doubt: false, .. }))
 }
 
 /// A tool that needs approval.
