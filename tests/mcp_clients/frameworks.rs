@@ -122,7 +122,8 @@ async fn bank() -> (Database, TestManifest) {
 
 /// The arguments of a server with this manifest.
 fn arguments(manifest: &TestManifest) -> Vec<String> {
-    manifest.arguments().map(|argument| argument.into_string().unwrap()).to_vec()
+    let manifest = manifest.arguments().map(|argument| argument.into_string().unwrap());
+    manifest.into_iter().chain(["--agent-confirms".to_owned()]).collect()
 }
 
 async fn http_server(db: &Database, manifest: &TestManifest) -> HttpServer {

@@ -17,7 +17,7 @@ def server(arguments: list[str]) -> StdioServerParameters | str:
     program, manifest = arguments
     return StdioServerParameters(
         command=program,
-        args=["--log", "warn", "serve", "--manifest", manifest],
+        args=["--log", "warn", "serve", "--agent-confirms", "--manifest", manifest],
         env={"DATABASE_URL": os.environ["DATABASE_URL"]},
     )
 
