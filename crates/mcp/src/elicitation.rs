@@ -6,8 +6,8 @@
 //!                 and requestState
 //! ```
 //! The answer and its state are input of an untrusted client. The state is sealed for the principal and the tool, and
-//! contains only the proposal, its digest and the time of the question. It has an effect once, because the proposal must still be pending. The
-//! tool checks that the state matches the arguments of the call.
+//! contains only the proposal, its digest and the time of the question. It has an effect once, because the proposal must
+//! still be pending. The tool checks that the state matches the arguments of the call.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -229,7 +229,8 @@ fn form(question: &Question) -> ElicitRequestParams {
 }
 
 fn user_decision(proposal_id: ProposalId, digest: String, result: &ElicitResult, asked: SystemTime) -> UserDecision {
-    let answered_after = asked.elapsed().unwrap_or_default();
+    // A clock that was set back does not tell: then nothing is said to be too fast.
+    let answered_after = asked.elapsed().unwrap_or(Duration::MAX);
     let answer = match result.action {
         ElicitationAction::Accept => UserAnswer::Accept,
         ElicitationAction::Decline => UserAnswer::Decline,

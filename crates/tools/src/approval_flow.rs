@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 use types::{CorrelationId, ErrorCode, Failure, Tier};
 
+use crate::confirmation::Confirmation;
 use crate::listed_numbers::listed_numbers;
 use crate::mixed_script;
 use crate::proposal_data::ProposalData;
@@ -46,16 +47,13 @@ struct DuplicateData {
 pub(crate) struct ApprovalFlow {
     gate: Gate,
     proposals: Proposals,
-    /// The URLs of the console's pages, if there is a console.
-    console: Option<ConsoleLinks>,
-    /// Whether the agent may confirm where its client cannot ask.
-    agent_confirms: bool,
+    confirmation: Confirmation,
 }
 
 impl ApprovalFlow {
     pub(crate) fn new(services: &Services) -> Self {
         let (gate, proposals) = (services.ledger.gate(), services.ledger.proposals());
-        Self { gate, proposals, console: services.console.clone(), agent_confirms: services.agent_confirms }
+        Self { gate, proposals, confirmation: Confirmation::new(services) }
     }
 
     /// Executes the write of this call, or makes this proposal if its tier is above `auto`.
@@ -121,19 +119,18 @@ impl ApprovalFlow {
         let shown = ShownProposal::new(&proposal, call.masks.as_deref());
         let question = asks.then(|| question(&shown));
         let has = |tool: &str| call.tools.info(tool).is_some();
-        let may_confirm = has("confirm_proposal") && (call.asks_user || self.agent_confirms);
-        let is_for_person = proposal.tier == Tier::Approve || !may_confirm;
-        let page = self.console.as_ref().filter(|_| is_for_person && !asks);
-        let page = page.map(|console| page_request(&shown, console));
+        let is_for_person = self.confirmation.is_for_person(&proposal, call);
+        let console = self.confirmation.console();
+        let page = console.filter(|_| is_for_person && !asks).map(|console| page_request(&shown, console));
         let next = match proposal.tier {
-            Tier::Auto | Tier::Confirm if may_confirm => {
+            Tier::Auto | Tier::Confirm if !is_for_person => {
                 let again = if call.decision.is_some() { UNDECIDED } else { "" };
                 format!(
                     "{again}Show the proposal to the user. If they agree, call confirm_proposal with its proposal_id and digest; if \
                      they do not, call reject_proposal."
                 )
             }
-            Tier::Auto | Tier::Confirm => for_person(&proposal, self.console.as_ref()),
+            Tier::Auto | Tier::Confirm => self.confirmation.by_person(&proposal),
             Tier::Approve if proposal.rule.approvals > 1 => {
                 "Several different people who are not the proposer have to approve it, outside of this conversation \
                  (countersign proposals approve)."
@@ -150,10 +147,9 @@ impl ApprovalFlow {
             _ if is_for_person && has("get_proposal") => " get_proposal says what has become of it.",
             _ => "",
         };
-        let data = ProposalData::new(&shown, self.console.as_ref());
         let data = RequiresApproval {
             requires_approval: true,
-            proposal: if is_for_person { data.for_person(self.console.as_ref()) } else { data },
+            proposal: ProposalData::new(&shown, console, is_for_person),
             message: format!("Nothing was written yet. {next}{state}"),
         };
         ToolOutput::read(&data).map(|answer| ToolOutput {
@@ -196,16 +192,6 @@ const fn channel(decision: &UserDecision) -> DecisionChannel {
 
 /// What the agent is told of an answer that decides nothing.
 const UNDECIDED: &str = "The question was cancelled, or answered by the client itself: nobody has decided. ";
-
-/// How a person confirms what the client cannot ask about.
-pub(crate) fn for_person(proposal: &Proposal, console: Option<&ConsoleLinks>) -> String {
-    let id = proposal.proposal_id.to_string();
-    let page = console.map(|console| format!(", or at {}", console.proposal(&id))).unwrap_or_default();
-    let id = id.get(..8).unwrap_or(&id);
-    format!(
-        "A person confirms it outside of this conversation: tell the user `countersign proposals approve {id}`{page}."
-    )
-}
 
 /// Applies the user's decision. A decision is valid only once: the proposal must still be pending.
 pub(crate) async fn decide(

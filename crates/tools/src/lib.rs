@@ -27,6 +27,7 @@ mod arguments;
 mod bounded;
 pub mod builtin;
 mod call_database;
+mod confirmation;
 mod instructions;
 mod listed_numbers;
 mod live_registry;

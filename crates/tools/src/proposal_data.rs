@@ -154,21 +154,21 @@ pub(crate) struct ProposalData {
 
 impl ProposalData {
     /// The proposal, if it is small, or else without the rows and the ends of texts that do not fit.
-    pub(crate) fn new(proposal: &ShownProposal<'_>, console: Option<&ConsoleLinks>) -> Self {
-        let whole = Self::whole(proposal, console);
+    /// `is_for_person` says whether a person has to decide outside of the client.
+    pub(crate) fn new(proposal: &ShownProposal<'_>, console: Option<&ConsoleLinks>, is_for_person: bool) -> Self {
+        let whole = Self::whole(proposal, console, is_for_person);
         if size(&whole) <= MAX_BYTES { whole } else { whole.cut() }
-    }
-
-    /// The proposal, for a client in which neither its user nor its agent confirms.
-    pub(crate) fn for_person(self, console: Option<&ConsoleLinks>) -> Self {
-        let review_url = console.map(|console| console.proposal(&self.proposal_id));
-        Self { review_url, person_only: self.tier != Tier::Approve, ..self }
     }
 
     /// The proposal with a page of its rows, after the first `after` ones. The first page has the
     /// parameters and the answer, too, if they fit.
-    pub(crate) fn page(proposal: &ShownProposal<'_>, console: Option<&ConsoleLinks>, after: usize) -> Self {
-        let mut page = Self::whole(proposal, console);
+    pub(crate) fn page(
+        proposal: &ShownProposal<'_>,
+        console: Option<&ConsoleLinks>,
+        is_for_person: bool,
+        after: usize,
+    ) -> Self {
+        let mut page = Self::whole(proposal, console, is_for_person);
         let has_room = |size: usize| after == 0 && size <= MAX_PAGE_BYTES;
         if !has_room(size(&page.params)) {
             page.params = Map::new();
@@ -185,16 +185,14 @@ impl ProposalData {
         page
     }
 
-    fn whole(proposal: &ShownProposal<'_>, console: Option<&ConsoleLinks>) -> Self {
+    fn whole(proposal: &ShownProposal<'_>, console: Option<&ConsoleLinks>, is_for_person: bool) -> Self {
         let description = shown_description(proposal);
         let since = SinceData::new(proposal.since(), proposal.unread());
         let effects = proposal.effects();
         let proposal = (**proposal).clone();
         Self {
-            review_url: console
-                .filter(|_| proposal.tier == Tier::Approve)
-                .map(|console| console.proposal(&proposal.proposal_id)),
-            person_only: false,
+            review_url: console.filter(|_| is_for_person).map(|console| console.proposal(&proposal.proposal_id)),
+            person_only: is_for_person && proposal.tier == Tier::Confirm,
             proposal_id: proposal.proposal_id,
             reason: proposal.reason,
             action: proposal.tool_name,

@@ -60,6 +60,10 @@ async fn a_client_that_declines_by_itself_refuses_nothing() {
     assert_eq!(data["requires_approval"], true, "{answer}");
     assert!(data["message"].as_str().unwrap().contains("answered by the client itself"), "{answer}");
     assert_pending(&db).await;
+    // Of another proposal than the shown one nobody is asked, and the reason is said.
+    let other = json!({"proposal_id": data["proposal"]["proposal_id"], "digest": "0".repeat(64)});
+    let answer = server.request(9, "tools/call", json!({"name": "confirm_proposal", "arguments": other})).await;
+    assert_eq!(envelope(&answer)["error"]["code"], "digest_mismatch", "{answer}");
     // Asked again, the client does it again; a person who takes their time is heard.
     let confirm = json!({"proposal_id": data["proposal"]["proposal_id"], "digest": data["proposal"]["digest"]});
     let question = asked(&mut server, 2, "confirm_proposal", confirm.clone()).await;

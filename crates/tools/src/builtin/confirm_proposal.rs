@@ -9,10 +9,11 @@ use serde_json::Value;
 use types::{ErrorCode, Failure, ProposalId, Tier};
 
 use super::{Builtin, proposal_id};
-use crate::approval_flow::{decide, decides_nothing, for_person, question, refused};
+use crate::approval_flow::{decide, decides_nothing, question, refused};
+use crate::confirmation::Confirmation;
 use crate::listed_numbers::listed_numbers;
 use crate::schema::{AnyJson, builtin_info};
-use crate::services::{ConsoleLinks, Services};
+use crate::services::Services;
 use crate::shown_proposal::ShownProposal;
 use crate::tool::{Annotations, Call, Disposition, Tool, ToolInfo, ToolOutput, ToolResult};
 
@@ -54,19 +55,14 @@ struct ConfirmData {
 
 struct ConfirmProposal {
     proposals: Proposals,
-    console: Option<ConsoleLinks>,
-    agent_confirms: bool,
+    confirmation: Confirmation,
 }
 
 pub(super) fn tool(services: &Services) -> Box<dyn Tool> {
     let info = builtin_info::<Arguments, ConfirmData>(NAME, "Confirm a proposal", DESCRIPTION, Access::Write);
     let hints = Annotations { read_only: false, destructive: true, idempotent: true };
-    let tool = ConfirmProposal {
-        proposals: services.ledger.proposals(),
-        console: services.console.clone(),
-        agent_confirms: services.agent_confirms,
-    };
-    let info = ToolInfo { hints, ..info };
+    let (proposals, confirmation) = (services.ledger.proposals(), Confirmation::new(services));
+    let (info, tool) = (ToolInfo { hints, ..info }, ConfirmProposal { proposals, confirmation });
     Builtin::boxed(info, tool, |tool, given, call| Box::pin(tool.answer(given, call)))
 }
 
@@ -98,7 +94,7 @@ impl ConfirmProposal {
             result: None,
             message: format!(
                 "The question to the user has no answer. Nothing was written, and the proposal still waits. {}",
-                for_person(proposal, self.console.as_ref())
+                self.confirmation.by_person(proposal)
             ),
         };
         ToolOutput::read(&data).map(|answer| ToolOutput { success: Disposition::Proposed, ..answer })
@@ -123,9 +119,9 @@ impl ConfirmProposal {
                 if call.asks_user && waits && digest == proposal.digest {
                     return self.ask(&proposal, &call);
                 }
-                if waits && !self.agent_confirms {
+                if waits && !self.confirmation.is_in_client(&call) {
                     let message = "this client cannot ask its user, and an agent does not confirm; nothing was written";
-                    let hint = for_person(&proposal, self.console.as_ref());
+                    let hint = self.confirmation.by_person(&proposal);
                     return Err(Failure::new(ErrorCode::NotPermitted, message).hint(hint).into());
                 }
                 let (owner, executors) = (&call.principal, call.tools.executors());

@@ -9,9 +9,10 @@ use types::{ProposalId, SchemaChangeId};
 
 use super::propose_schema_change::{SchemaChangeData, parse};
 use super::{Builtin, proposal_id};
+use crate::confirmation::Confirmation;
 use crate::proposal_data::ProposalData;
 use crate::schema::builtin_info;
-use crate::services::{ConsoleLinks, Services};
+use crate::services::Services;
 use crate::shown_proposal::ShownProposal;
 use crate::tool::{Call, Tool, ToolOutput, ToolResult};
 
@@ -37,15 +38,13 @@ struct Arguments {
 struct GetProposal {
     proposals: Proposals,
     changes: SchemaChanges,
-    console: Option<ConsoleLinks>,
-    agent_confirms: bool,
+    confirmation: Confirmation,
 }
 
 pub(super) fn tool(services: &Services, access: Access) -> Box<dyn Tool> {
     let info = builtin_info::<Arguments, ProposalData>(NAME, "Look up a proposal", DESCRIPTION, access);
     let (proposals, changes) = (services.ledger.proposals(), services.ledger.schema_changes());
-    let (console, agent_confirms) = (services.console.clone(), services.agent_confirms);
-    let tool = GetProposal { proposals, changes, console, agent_confirms };
+    let tool = GetProposal { proposals, changes, confirmation: Confirmation::new(services) };
     Builtin::boxed(info, tool, |tool, given, call| Box::pin(tool.get(given, call)))
 }
 
@@ -58,12 +57,11 @@ impl GetProposal {
         let changes = self.proposals.row_changes_for(&call.principal, &found, call.deadline).await?;
         let masks = call.masks.as_deref();
         let shown = ShownProposal::new(&found, masks).without_masked_params().with_changes(changes, masks);
+        let (console, is_for_person) = (self.confirmation.console(), self.confirmation.is_for_person(&found, &call));
         let data = match given.rows {
-            None => ProposalData::new(&shown, self.console.as_ref()),
-            Some(_) => ProposalData::page(&shown, self.console.as_ref(), given.after),
+            None => ProposalData::new(&shown, console, is_for_person),
+            Some(_) => ProposalData::page(&shown, console, is_for_person, given.after),
         };
-        let may_confirm = call.asks_user || self.agent_confirms;
-        let data = if may_confirm { data } else { data.for_person(self.console.as_ref()) };
         ToolOutput::read(&data).map(|output| ToolOutput { is_masked: true, ..output })
     }
 

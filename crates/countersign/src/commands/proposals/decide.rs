@@ -16,7 +16,7 @@ use super::show::{approver, decider, progress};
 use super::{find, open_to_decide, refused, show};
 use crate::settings::DatabaseSettings;
 use crate::terminal::os_user;
-use crate::terminal::{ask, is_interactive, print_line};
+use crate::terminal::{ask, is_interactive, print_line, print_lines};
 
 pub(crate) async fn approve(arguments: &ApproveArgs, settings: &DatabaseSettings) -> anyhow::Result<ExitCode> {
     let ledger = open_to_decide(settings).await?;
@@ -93,6 +93,7 @@ async fn outcome(ledger: &Ledger, proposal: &Proposal) -> anyhow::Result<ExitCod
                 "Not carried out yet: a server that serves {} carries it out, until {until}.",
                 visible(&proposal.tool_name)
             ));
+            print_lines(proposal.error_message.as_deref().map(|why| format!("It waits: {}", visible(why))));
         }
         ProposalStatus::Failed => bail!("it was approved, tried and refused; nothing was written: {}", why()),
         ProposalStatus::Stale => bail!("it was approved, and is stale: {}", why()),
