@@ -5,10 +5,22 @@ mod several;
 mod terminal;
 mod watch;
 
+use std::fs::File;
+use std::io::Read;
+
 use nix::unistd::{Uid, User};
 use serde_json::{Value, json};
 use testkit::audit::tamper;
 use testkit::{CommandOutput, Database, Server, database, poll, run_countersign};
+
+/// What a terminal shows until this text, or until the command has ended.
+fn read_until(terminal: &mut File, end: &str) -> String {
+    let (mut seen, mut byte) = (Vec::new(), [0]);
+    while (end.is_empty() || !seen.ends_with(end.as_bytes())) && matches!(terminal.read(&mut byte), Ok(1)) {
+        seen.push(byte[0]);
+    }
+    String::from_utf8(seen).unwrap()
+}
 
 /// A package of this tenant without bookings.
 async fn spare_package(db: &Database, tenant: &str, title: &str) -> i64 {

@@ -3,10 +3,17 @@
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, database, run_countersign};
+use tokio_postgres::Client;
 
 use super::{PRICE, agreement, approve, id, price, state};
 
-const LOCK: &str = "select from studio.package where package_id = 1 for update";
+/// A session of another program that holds the row, until it rolls back.
+async fn lock(db: &Database) -> Client {
+    let client = db.connect().await;
+    let lock = "set application_name = 'billing'; begin; select from studio.package where package_id = 1 for update";
+    client.batch_execute(lock).await.unwrap();
+    client
+}
 
 /// What the ledger says of a proposal that waits between two attempts.
 async fn waits(db: &Database, proposal: &Value) -> String {
@@ -26,10 +33,7 @@ async fn a_lock_is_named_in_a_preview_and_uses_no_agreement_up() {
     let db = database().await;
     let server = Server::studio(&db).await;
     let proposal = server.propose("upsert_package", price("150")).await;
-    let mut other = db.connect().await;
-    other.batch_execute("set application_name = 'billing'").await.unwrap();
-    let lock = other.transaction().await.unwrap();
-    lock.query(LOCK, &[]).await.unwrap();
+    let other = lock(&db).await;
     let named = |message: &Value| {
         let message = message.as_str().unwrap();
         assert!(message.contains("s for a lock of a session of postgres (application billing)"), "{message}");
@@ -48,7 +52,7 @@ async fn a_lock_is_named_in_a_preview_and_uses_no_agreement_up() {
     approve(&db, &free).await;
     executed(&db, &free).await;
     assert_eq!(db.value(PRICE).await, "120.00");
-    lock.rollback().await.unwrap();
+    other.batch_execute("rollback").await.unwrap();
     executed(&db, &proposal).await;
     assert_eq!(db.value(PRICE).await, "150.00");
     server.close().await;
@@ -59,9 +63,7 @@ async fn what_waits_can_be_withdrawn_by_a_person_and_is_never_executed() {
     let db = database().await;
     let server = Server::studio(&db).await;
     let proposal = server.propose("upsert_package", price("150")).await;
-    let mut other = db.connect().await;
-    let lock = other.transaction().await.unwrap();
-    lock.query(LOCK, &[]).await.unwrap();
+    let other = lock(&db).await;
     server.fail("confirm_proposal", agreement(&proposal), "timeout").await;
     waits(&db, &proposal).await;
     // The agent has no such right: the user has agreed.
@@ -75,7 +77,7 @@ async fn what_waits_can_be_withdrawn_by_a_person_and_is_never_executed() {
         (output.code == 0).then_some(output.out)
     });
     assert!(said.await.contains("nothing was written"));
-    lock.rollback().await.unwrap();
+    other.batch_execute("rollback").await.unwrap();
     assert_eq!(state(&db, &proposal).await, "rejected");
     let shown = server.succeed("get_proposal", json!({"proposal_id": proposal["proposal_id"]})).await;
     assert_eq!(shown["data"]["decision_reason"], "Billing has done it.", "{shown}");

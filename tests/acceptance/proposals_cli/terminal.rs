@@ -1,14 +1,14 @@
 //! `countersign proposals approve` on a terminal: it asks, and accepts only yes.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::process::Stdio;
 
 use nix::pty::openpty;
 use testkit::{Server, countersign, database};
 use tokio::process::Command;
 
-use super::{approver, is_there, propose_deletion, spare_package, stored, text};
+use super::{approver, is_there, propose_deletion, read_until, spare_package, stored, text};
 
 /// What a person at a terminal sees until the question, and after they have typed `answer`.
 struct Session {
@@ -29,18 +29,9 @@ async fn session(url: &str, id: &str, answer: &str) -> Session {
     let mut master = File::from(pty.master);
     let answer = format!("{answer}\n");
     let terminal = tokio::task::spawn_blocking(move || {
-        let mut seen = Vec::new();
-        let mut byte = [0];
-        while !seen.ends_with(b"Type yes: ") && matches!(master.read(&mut byte), Ok(1)) {
-            seen.push(byte[0]);
-        }
-        let question = String::from_utf8(seen).unwrap();
+        let question = read_until(&mut master, "Type yes: ");
         master.write_all(answer.as_bytes()).unwrap();
-        let mut after = Vec::new();
-        while matches!(master.read(&mut byte), Ok(1)) {
-            after.push(byte[0]);
-        }
-        (question, String::from_utf8(after).unwrap())
+        (question, read_until(&mut master, ""))
     });
     let output = child.wait_with_output().await.unwrap();
     let (question, after) = terminal.await.unwrap();

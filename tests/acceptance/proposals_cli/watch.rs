@@ -1,7 +1,7 @@
 //! `countersign proposals watch`: what is open, then each change, until it is interrupted.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::process::Stdio;
 
 use nix::pty::openpty;
@@ -11,7 +11,7 @@ use testkit::{Server, countersign, database, send_signal};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStdout, Command};
 
-use super::{approver, proposals, propose_deletion, spare_package, text};
+use super::{approver, proposals, propose_deletion, read_until, spare_package, text};
 
 /// The next line, as JSON: proposal and state.
 async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> (String, String) {
@@ -66,12 +66,9 @@ async fn a_second_window_asks_about_each_proposal_and_only_yes_approves() {
     let mut master = File::from(pty.master);
     let answer = |mut master: File, answer: &'static str| {
         tokio::task::spawn_blocking(move || {
-            let (mut seen, mut byte) = (Vec::new(), [0]);
-            while !seen.ends_with(b"Type yes: ") && matches!(master.read(&mut byte), Ok(1)) {
-                seen.push(byte[0]);
-            }
+            let seen = read_until(&mut master, "Type yes: ");
             master.write_all(answer.as_bytes()).unwrap();
-            (master, String::from_utf8(seen).unwrap())
+            (master, seen)
         })
     };
     let (terminal, shown) = answer(master, "no\n").await.unwrap();
@@ -98,13 +95,7 @@ async fn on_a_terminal_watching_prints_text() {
     let _child = command.spawn().unwrap();
     drop(command);
     let mut master = File::from(pty.master);
-    let line = tokio::task::spawn_blocking(move || {
-        let (mut seen, mut byte) = (Vec::new(), [0]);
-        while !seen.ends_with(b"\n") && matches!(master.read(&mut byte), Ok(1)) {
-            seen.push(byte[0]);
-        }
-        String::from_utf8(seen).unwrap()
-    });
+    let line = tokio::task::spawn_blocking(move || read_until(&mut master, "\n"));
     let line = line.await.unwrap();
     let expected = format!("  {}  pending  default: ", text(&proposal, "proposal_id"));
     assert!(line.starts_with("20") && line.contains(&expected), "{line}");
