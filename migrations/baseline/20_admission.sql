@@ -172,6 +172,12 @@ begin
 end $$;
 comment on function countersign.enter_write(tid, text, integer) is 'The settings of a transaction that carries out an attempt; returns countersign.at.';
 
+create function countersign.limit_lock_wait() returns text language sql volatile set search_path = pg_catalog, pg_temp as $$
+    select set_config('lock_timeout', (1000 * extract(epoch from
+        least(interval '5 s', 0.9 * nullif(current_setting('statement_timeout')::interval, interval '0'))))::integer::text, true) $$;
+comment on function countersign.limit_lock_wait() is
+    'For this transaction: a statement waits 5 seconds for a lock, and ends before its own time is over, so that the reason is known.';
+
 create function countersign.begin_write(
     call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
     why text, tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid, timeout_ms integer,
@@ -263,7 +269,7 @@ begin
     for update;
     ignored := countersign.enter_write(at, account, timeout_ms);
     -- Somebody waits for the answer, which names who holds the lock.
-    ignored := set_config('lock_timeout', least(timeout_ms - timeout_ms / 10, 5000)::text, true);
+    ignored := countersign.limit_lock_wait();
 end $$;
 comment on function countersign.claim_preview(uuid, text, text, text, integer) is
     'Begins a transaction that is rolled back: its effects are recorded, and can be read in it. `finish` refuses it.';

@@ -486,8 +486,7 @@ begin
         and t.correlation_id = correlation;
     -- What waits for a lock holds a session, and others may be executed meanwhile: it is tried again. What cannot be tried is not.
     if p.preview ->> 'rows_affected' is not null then
-        perform set_config('lock_timeout',
-            (1000 * extract(epoch from least(interval '5 s', 0.9 * current_setting('statement_timeout')::interval)))::integer::text, true);
+        perform countersign.limit_lock_wait();
     end if;
     return case
         when p.id is null then 'not_found'

@@ -27,7 +27,7 @@ use crate::evidence::values::summary;
 use crate::write::attempt::{WriteAttempt, WriteCall};
 use crate::write::error_hints::HintQuery;
 use crate::write::executor::WriteOutput;
-use crate::write::failures::{ExecutorError, FENCED, frozen, sql_failure};
+use crate::write::failures::{ExecutorError, FENCED, frozen};
 use crate::write::intent::MAX_OUTCOME_BYTES;
 use crate::write::lock_wait;
 use crate::write::remote_writes::{RemoteWriteError, RemoteWrites};
@@ -94,8 +94,7 @@ pub(crate) async fn execute(
                     return Err(CommitError::Renewed);
                 }
                 let hint_query = HintQuery::of(&error);
-                let failure = wait.failure(Some(&error.sqlstate)).unwrap_or_else(|| sql_failure(&error));
-                fail(lease, attempt, start, failure, hint_query).await
+                fail(lease, attempt, start, wait.sql_failure(&error), hint_query).await
             }
             (Err(SucceedError::Finish(failure)), _) => fail(lease, attempt, start, *failure, None).await,
             (Err(SucceedError::Commit(error)), _) => Err(CommitError::Refused(error)),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use crate::fingerprint::sha256_hex;
 use crate::write::executor::WriteExecutor;
 
 /// Two executors have the same name: the second one would silently replace the first.
@@ -15,7 +16,18 @@ pub struct DuplicateExecutor(pub String);
 /// afterwards.
 #[derive(Clone, Default)]
 pub struct ExecutorRegistry {
-    by_name: BTreeMap<String, Arc<dyn WriteExecutor>>,
+    by_name: BTreeMap<String, Registered>,
+}
+
+#[derive(Clone)]
+struct Registered {
+    executor: Arc<dyn WriteExecutor>,
+    definition: String,
+}
+
+/// The definition of the executor as the ledger stores it.
+pub(crate) fn definition(executor: &dyn WriteExecutor) -> String {
+    sha256_hex(&executor.definition())
 }
 
 impl ExecutorRegistry {
@@ -26,7 +38,7 @@ impl ExecutorRegistry {
     ) -> Result<(), DuplicateExecutor> {
         match self.by_name.entry(name.into()) {
             Entry::Vacant(free) => {
-                free.insert(executor);
+                free.insert(Registered { definition: definition(executor.as_ref()), executor });
                 Ok(())
             }
             Entry::Occupied(taken) => Err(DuplicateExecutor(taken.key().clone())),
@@ -35,7 +47,12 @@ impl ExecutorRegistry {
 
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<dyn WriteExecutor>> {
-        self.by_name.get(name)
+        self.by_name.get(name).map(|registered| &registered.executor)
+    }
+
+    /// All names, sorted, with the definitions of their executors as the ledger stores them.
+    pub(crate) fn definitions(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.by_name.iter().map(|(name, registered)| (name.as_str(), registered.definition.as_str()))
     }
 
     /// All names, sorted.

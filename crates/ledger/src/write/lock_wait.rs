@@ -7,21 +7,21 @@ use pg::{PooledSession, ServerError, WriterPool};
 use tokio::time::Instant;
 use types::{ErrorCode, Failure};
 
-use crate::write::failures::ExecutorError;
+use crate::write::failures::{ExecutorError, sql_failure};
 
 /// The SQLSTATE of a statement that waited longer than `lock_timeout`, or was not to wait.
 pub(crate) const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 const QUERY_CANCELED: &str = "57014";
 
-/// After this time another session looks what the statement waits for, and again each time that it passes.
-const LOOK_AFTER: Duration = Duration::from_secs(2);
+/// After this time another session looks up what the statement waits for, and again each time that it passes.
+const LOOK_UP_AFTER: Duration = Duration::from_secs(2);
 
 /// What ends sooner for want of a lock did not wait for it.
 const SHORTEST_WAIT: Duration = Duration::from_millis(500);
 
-/// The time limit of a look.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time limit of each look-up.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The first session or prepared transaction that the session waits for. When a transaction began is shown to members of
 /// pg_read_all_stats only.
@@ -39,9 +39,9 @@ from pg_catalog.unnest(pg_catalog.pg_blocking_pids($1::int4)) with ordinality b 
 
 /// What is known about the wait of statements that have ended.
 pub(crate) struct LockWait {
-    /// Since when they waited, as far as the looks can tell.
+    /// Since when they waited, as far as the look-ups can tell.
     since: Instant,
-    /// Who held the lock when it was looked last; `None` if nobody did.
+    /// Who held the lock at the last look-up; `None` if nobody did.
     holder: Option<String>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn backend_pid(lease: &mut PooledSession) -> Option<i32> {
     (!session.is_pooled()).then(|| session.backend_pid())
 }
 
-/// Runs the statements of this session, and looks what they wait for.
+/// Runs the statements of this session, and looks up what they wait for.
 pub(crate) async fn watched<T>(
     writer: &WriterPool,
     pid: Option<i32>,
@@ -63,13 +63,13 @@ pub(crate) async fn watched<T>(
         tokio::select! {
             biased;
             outcome = &mut statements => return (outcome, wait),
-            () = tokio::time::sleep(LOOK_AFTER), if pid.is_some() => {}
+            () = tokio::time::sleep(LOOK_UP_AFTER), if pid.is_some() => {}
         }
         let params = [pid.map(|pid| pid.to_string())];
         tokio::select! {
             biased;
             outcome = &mut statements => return (outcome, wait),
-            found = writer.run_one(HOLDER_SQL, &params, Instant::now() + LOOK_TIMEOUT) => match found {
+            found = writer.run_one(HOLDER_SQL, &params, Instant::now() + LOOK_UP_TIMEOUT) => match found {
                 Ok(found) => wait.note(found.into_value()),
                 Err(error) => tracing::debug!(%error, "what a write waits for is not known"),
             }
@@ -85,10 +85,10 @@ impl LockWait {
         self.holder = holder;
     }
 
-    /// The failure of statements that waited for a lock until their time was over.
-    pub(crate) fn failure(&self, sqlstate: Option<&str>) -> Option<Failure> {
+    /// The failure of statements that ended with this SQLSTATE, if they waited for a lock until their time was over.
+    fn failure(&self, sqlstate: &str) -> Option<Failure> {
         let time = self.since.elapsed();
-        let holder = match (sqlstate?, &self.holder) {
+        let holder = match (sqlstate, &self.holder) {
             (LOCK_NOT_AVAILABLE | QUERY_CANCELED, Some(holder)) => holder,
             // A statement that was not to wait (NOWAIT) keeps its message.
             (LOCK_NOT_AVAILABLE, None) if time >= SHORTEST_WAIT => "another session",
@@ -98,10 +98,15 @@ impl LockWait {
         Some(Failure { sqlstate: Some(LOCK_NOT_AVAILABLE.to_owned()), ..Failure::new(ErrorCode::Timeout, message) })
     }
 
+    /// The failure for an error of PostgreSQL in these statements.
+    pub(crate) fn sql_failure(&self, error: &ServerError) -> Failure {
+        self.failure(&error.sqlstate).unwrap_or_else(|| sql_failure(error))
+    }
+
     /// The error, with what its statements have waited for.
-    pub(crate) fn name(&self, error: pg::Error) -> pg::Error {
+    pub(crate) fn explain_error(&self, error: pg::Error) -> pg::Error {
         let pg::Error::Server(error) = error else { return error };
-        match self.failure(Some(&error.sqlstate)) {
+        match self.failure(&error.sqlstate) {
             Some(Failure { message, .. }) => pg::Error::Server(Box::new(ServerError { message, ..*error })),
             None => pg::Error::Server(error),
         }
@@ -110,7 +115,10 @@ impl LockWait {
     /// The outcome of an executor, with what it has waited for.
     pub(crate) fn explain<T>(&self, outcome: Result<T, ExecutorError>) -> Result<T, ExecutorError> {
         outcome.map_err(|error| match error {
-            ExecutorError::Rejected(failure) => self.failure(failure.sqlstate.as_deref()).unwrap_or(failure).into(),
+            ExecutorError::Rejected(failure) => {
+                let waited = failure.sqlstate.as_deref().and_then(|sqlstate| self.failure(sqlstate));
+                waited.unwrap_or(failure).into()
+            }
             lost @ ExecutorError::ConnectionLost(_) => lost,
         })
     }

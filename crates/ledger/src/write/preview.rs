@@ -196,10 +196,7 @@ impl Trials<'_> {
         let TxState { work, hint_query, .. } = tx.close(wait.explain(work)).await;
         let (trial, hint_query) = match work {
             Ok(work) => match lock_wait::watched(self.writer, pid, self.settle(lease, id, work, questions)).await {
-                (Err(pg::Error::Server(error)), wait) => {
-                    let failure = wait.failure(Some(&error.sqlstate)).unwrap_or_else(|| sql_failure(&error));
-                    (Err(failure.into()), HintQuery::of(&error))
-                }
+                (Err(pg::Error::Server(error)), wait) => (Err(wait.sql_failure(&error).into()), HintQuery::of(&error)),
                 (settled, _) => (settled.map_err(ExecutorError::ConnectionLost), None),
             },
             Err(refusal) => (Err(refusal), hint_query),

@@ -51,7 +51,7 @@ impl WritePrecondition for ConfirmedProposal {
 
     /// `None` if only this attempt has failed, and the proposal stays confirmed.
     fn state_after(&self, failure: &Failure) -> Option<&'static str> {
-        if is_of_others(failure) {
+        if is_transient(failure) {
             return None;
         }
         Some(if failure.code == ErrorCode::ProposalStale { "stale" } else { "failed" })
@@ -121,7 +121,7 @@ impl ConfirmedProposal {
 /// Whether the reason is outside of the proposal, which may succeed later as it is: a conflict with other transactions (class
 /// 40), a lock that another session holds, a lost connection (08), resources of the server (53), its shutdown (57P), or a
 /// standby.
-pub(super) fn is_of_others(failure: &Failure) -> bool {
+pub(super) fn is_transient(failure: &Failure) -> bool {
     let states = ["40", LOCK_NOT_AVAILABLE, "08", "53", "57P", "25006"];
     failure.sqlstate.as_deref().is_some_and(|state| states.iter().any(|start| state.starts_with(start)))
 }

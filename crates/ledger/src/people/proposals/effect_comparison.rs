@@ -7,7 +7,7 @@ use types::{ChangeKind, ColumnEffect, Columns, Effects, RowEffect};
 use crate::evidence::effects::MAX_SHOWN;
 
 /// The placeholder for a value that the database generates at each execution.
-pub(super) const GENERATED: &str = "(generated)";
+pub const GENERATED: &str = "(generated)";
 
 /// The first effects, with `(generated)` wherever the second effects have another value.
 pub(super) fn without_generated(first: Effects<Value>, second: &Effects<Value>) -> Effects<Value> {

@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, Principal, ProposalId, Redaction, Tier};
 
-use super::confirmed::{ConfirmedProposal, is_of_others, stale};
+use super::confirmed::{ConfirmedProposal, is_transient, stale};
 use super::decide::{Decision, DecisionChannel, TransitionResult};
 use super::state::{ProposalStatus, not_found};
-use super::{Proposal, Proposals, definition};
+use super::{Proposal, Proposals};
 use crate::write::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, WriteCall, WriteOutcome};
 use crate::write::executor::WriteExecutor;
-use crate::write::executor_registry::ExecutorRegistry;
+use crate::write::executor_registry::{ExecutorRegistry, definition};
 use crate::write::failures::{WriteError, internal_error, ledger_failure};
 use crate::write::resolve;
 
@@ -240,7 +240,7 @@ impl Proposals {
         let failure = &mut stopped.failure;
         // An attempt with a correlation id has passed the gate, so its work may have begun.
         let may_have_begun = stopped.correlation_id.is_some();
-        let may_succeed = failure.retryable && failure.code != ErrorCode::Timeout || is_of_others(failure);
+        let may_succeed = failure.retryable && failure.code != ErrorCode::Timeout || is_transient(failure);
         if may_succeed && (may_be_repeated || !may_have_begun) {
             self.release(id, Some(attempt), failure).await;
             failure.hint = Some(STILL_CONFIRMED.to_owned());

@@ -38,6 +38,7 @@ use types::{CorrelationId, ErrorCode, Failure, IdPrefix, Principal, ProposalId};
 
 pub use check::CallerChanges;
 pub use decide::{Decision, DecisionChannel, MAX_REASON_CHARS};
+pub use effect_comparison::GENERATED;
 pub use execute::ExecutedProposal;
 pub(crate) use human_decision::may_not_decide;
 pub use human_decision::{ConsoleDecider, ConsoleDecisionError, DecisionNonce};
@@ -54,10 +55,10 @@ pub use without_effect::Previewed;
 use crate::evidence::conflicts;
 use crate::evidence::records::Records;
 use crate::evidence::values::rfc3339;
-use crate::fingerprint::{Fingerprint, Fingerprints, sha256_hex};
+use crate::fingerprint::{Fingerprint, Fingerprints};
 use crate::write::attempt::WriteCall;
 use crate::write::executor::{WriteExecutor, WriteRequest};
-use crate::write::executor_registry::ExecutorRegistry;
+use crate::write::executor_registry::{ExecutorRegistry, definition};
 use crate::write::existing_write::{self, ExistingWrite};
 use crate::write::failures::{internal_error, key_reused, ledger_failure, superseded};
 use crate::write::gate::Gate;
@@ -375,17 +376,10 @@ impl Proposals {
     }
 }
 
-/// The definition of the executor as the ledger stores it.
-fn definition(executor: &dyn WriteExecutor) -> String {
-    sha256_hex(&executor.definition())
-}
-
 /// The names of the tools and their definitions, as two arrays of PostgreSQL in their text form.
 fn tool_definitions(executors: &ExecutorRegistry) -> [Option<String>; 2] {
-    let names: Vec<String> = executors.names().map(str::to_owned).collect();
-    let definition =
-        |name: &String| executors.get(name).map(|executor| definition(executor.as_ref())).unwrap_or_default();
-    let definitions: Vec<String> = names.iter().map(definition).collect();
+    let tools = executors.definitions().map(|(name, definition)| (name.to_owned(), definition.to_owned()));
+    let (names, definitions): (Vec<String>, Vec<String>) = tools.unzip();
     [Some(text_array(&names)), Some(text_array(&definitions))]
 }
 

@@ -31,8 +31,8 @@ fn interrupted() -> Failure {
 
 impl Proposals {
     /// Starts to execute approved proposals that no server is executing, if `executors` has the tools that were proposed:
-    /// approvals by people, and those of a server that went away. Several servers may call this concurrently and repeatedly: the
-    /// server that starts an execution owns the proposal for a while, and the execution continues in a task.
+    /// approvals by people, and those of a server that went away. Several servers may call this concurrently and
+    /// repeatedly: the server that starts an execution owns the proposal for a while, and the execution continues in a task.
     pub async fn recover(&self, executors: &Arc<ExecutorRegistry>) -> Result<(), Failure> {
         let deadline = Instant::now() + self.call_deadline;
         let open = self.writer.run_one(CONFIRMED_SQL, &tool_definitions(executors), deadline).await;

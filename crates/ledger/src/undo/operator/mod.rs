@@ -163,7 +163,7 @@ impl Operator {
             let mut lease = self.acquire().await?;
             let pid = lock_wait::backend_pid(&mut lease);
             let (tried, wait) = lock_wait::watched(&self.writer, pid, try_parts(lease.session(), parts, who)).await;
-            let tried = tried.map_err(|error| wait.name(error));
+            let tried = tried.map_err(|error| wait.explain_error(error));
             // Also rolls back.
             let is_renewed = renewals::is_renewed(&mut lease).await?;
             if tried.is_ok() || !is_renewed || !renewals.begin(&self.writer) {
@@ -207,7 +207,7 @@ impl Operator {
         let (begun, wait) = lock_wait::watched(&self.writer, pid, lease.session().begin(None, &steps)).await;
         let answer = match begun {
             Ok(outcomes) => answer(outcomes.into_iter().nth(1).unwrap_or_default().rows),
-            Err(failed) => return self.failed(lease, &admitted, wait.name(error(failed)), 0).await,
+            Err(failed) => return self.failed(lease, &admitted, wait.explain_error(error(failed)), 0).await,
         };
         if !answer.conflicts.is_empty() {
             return refuse(&mut lease, &admitted, answer.conflicts, answer.rows).await;
