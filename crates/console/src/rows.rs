@@ -209,8 +209,7 @@ pub(crate) fn effect(row: &RowEffect<Value>) -> Effect {
 
 /// The key of a row, and the text by which people recognize it: `id = 7 "Sunset"`.
 fn name(row: &ChangedRow) -> String {
-    let key = key(row.key.iter().map(|(name, part)| (name, part)));
-    [Some(key), row.label.clone()].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    row.labelled(key(row.key.iter().map(|(name, part)| (name, part))))
 }
 
 /// The key of a row: `id = 7`.

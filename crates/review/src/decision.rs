@@ -63,6 +63,13 @@ pub fn undecidable<'a>(proposal: impl Into<Decidable<'a>>, person: &str, is_revi
     }
 }
 
+/// Whether the proposal waits for a reviewer such as this person. One of tier `confirm` waits for the user of its account, whom
+/// a reviewer may replace.
+#[must_use]
+pub fn waits_for_reviewer(proposal: &ProposalSummary, person: &str, is_reviewer: bool) -> bool {
+    proposal.tier == Tier::Approve && undecidable(proposal, person, is_reviewer).is_none()
+}
+
 /// Whether two names belong to the same person. Like the ledger, this ignores case.
 #[must_use]
 pub fn is_same_person(one: &str, other: &str) -> bool {

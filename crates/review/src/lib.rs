@@ -32,7 +32,7 @@ pub mod summary;
 mod word_diff;
 
 pub use call_text::CallText;
-pub use decision::{Decidable, Decider, Undecidable, decided_by, is_same_person, undecidable};
+pub use decision::{Decidable, Decider, Undecidable, decided_by, is_same_person, undecidable, waits_for_reviewer};
 pub use finding::{Finding, FindingLevel};
 pub use masks::{RowMasks, hide_error, masked_error};
 pub use reader::{LoginMasks, RecordReader};

@@ -152,34 +152,22 @@ impl<V> RowEffect<V> {
 
     /// Converts every value; `value` also receives the column name.
     pub fn map<W>(self, mut value: impl FnMut(&str, V) -> W) -> RowEffect<W> {
-        let Self {
-            table,
-            key,
-            change,
-            by_trigger,
-            columns,
-            is_cut,
-            has_sensitive_changes,
-            generated,
-            is_unseen,
-            label,
-        } = self;
-        let key = key.map(|key| {
+        let key = self.key.map(|key| {
             key.into_iter().map(|(name, part)| (value(&name, part), name)).map(|(part, name)| (name, part)).collect()
         });
-        let columns = columns.into_iter().map(|(name, effect)| (effect.map(|it| value(&name, it)), name));
+        let columns = self.columns.into_iter().map(|(name, effect)| (effect.map(|it| value(&name, it)), name));
         let columns = columns.map(|(effect, name)| (name, effect)).collect();
-        let label = label.map(|(name, text)| (value(&name, text), name)).map(|(text, name)| (name, text));
+        let label = self.label.map(|(name, text)| (value(&name, text), name)).map(|(text, name)| (name, text));
         RowEffect {
-            table,
+            table: self.table,
             key,
-            change,
-            by_trigger,
+            change: self.change,
+            by_trigger: self.by_trigger,
             columns,
-            is_cut,
-            has_sensitive_changes,
-            generated,
-            is_unseen,
+            is_cut: self.is_cut,
+            has_sensitive_changes: self.has_sensitive_changes,
+            generated: self.generated,
+            is_unseen: self.is_unseen,
             label,
         }
     }

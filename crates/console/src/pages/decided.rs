@@ -2,9 +2,9 @@
 
 use ledger::console::ConsolePerson;
 use ledger::proposals::{Proposal, ProposalStatus, ProposalSummary};
-use review::undecidable;
+use review::waits_for_reviewer;
 use serde::Deserialize;
-use types::{Failure, ProposalId, Tier, visible};
+use types::{Failure, ProposalId, visible};
 
 use crate::state::DatabaseState;
 
@@ -39,13 +39,10 @@ impl DecidedQuery {
     }
 }
 
-/// Whether the proposal waits for a reviewer such as this person. One of tier `confirm` waits for the proposer's own user, whom
-/// a reviewer may replace.
+/// Whether the proposal waits for this person.
 pub(super) fn can_decide(person: &ConsolePerson, proposal: &ProposalSummary) -> bool {
     let is_of_group = proposal.rule.approvers.as_ref().is_none_or(|group| person.groups.contains(group));
-    proposal.tier == Tier::Approve
-        && is_of_group
-        && undecidable(proposal, &person.name, person.role.may_decide()).is_none()
+    is_of_group && waits_for_reviewer(proposal, &person.name, person.role.may_decide())
 }
 
 /// The page after the decision about a proposal. One that was approved and not executed keeps its page, which says why.

@@ -118,8 +118,7 @@ fn of_table(rows: &[ChangedRow], width: Option<usize>) -> Vec<String> {
 
 fn key(row: &ChangedRow) -> String {
     let part = |(name, value): &(String, Value)| format!("{}={}", visible(name), cell(Some(value)));
-    let key = row.key.iter().map(part).collect::<Vec<_>>().join(", ");
-    [Some(key), row.label.clone()].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    row.labelled(row.key.iter().map(part).collect::<Vec<_>>().join(", "))
 }
 
 /// The writer, and the beginning of the record's id.

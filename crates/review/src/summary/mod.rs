@@ -10,16 +10,13 @@ use std::collections::BTreeMap;
 
 use ledger::audit::Record;
 use ledger::plans::PlanSummary;
-use ledger::proposals::Preview;
+use ledger::proposals::{GENERATED, Preview};
 use serde_json::Value;
 use types::{ChangeKind, ColumnEffect, Effects, visible};
 
 pub use self::changed_by::ChangedBy;
 pub use self::rows::{ChangedColumn, ChangedRow};
 use crate::sentences;
-
-/// A value that the database makes, as in previews.
-const GENERATED: &str = "(generated)";
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Summary {

@@ -286,6 +286,14 @@ impl ChangedRow {
     }
 }
 
+impl ChangedRow {
+    /// The key, as a face writes it, with the label beside it: `id = 7 "Sunset"`.
+    #[must_use]
+    pub fn labelled(&self, key: String) -> String {
+        self.label.iter().fold(key, |key, label| format!("{key} {label}"))
+    }
+}
+
 impl From<&RowEffect<Value>> for ChangedRow {
     fn from(effect: &RowEffect<Value>) -> Self {
         let is_key = |name: &str| effect.key.as_ref().is_some_and(|key| key.contains_key(name));

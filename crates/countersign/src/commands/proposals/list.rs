@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use ledger::proposals::{OutlinedProposal, ProposalFilter, ProposalStatus, ProposalSummary};
-use types::{Tier, visible};
+use types::visible;
 
 use super::args::ListArgs;
 use super::show::progress_of;
@@ -15,7 +15,7 @@ use crate::terminal::table::{or_dash, table, to_the_second, with_heading, withou
 use crate::terminal::{print_json, print_line, print_lines, width};
 use review::ago::ago;
 use review::sentences::count;
-use review::{decided_by, undecidable};
+use review::{decided_by, waits_for_reviewer};
 
 pub(crate) async fn run(arguments: &ListArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let filter = ProposalFilter {
@@ -25,26 +25,22 @@ pub(crate) async fn run(arguments: &ListArgs, settings: &DatabaseSettings) -> an
         limit: arguments.limit,
     };
     let ledger = open(settings).await?;
-    let mut found = ledger.proposals().outlines(&filter).await.map_err(|failure| refused(&failure))?;
-    if !arguments.json && !arguments.wide {
-        let who = os_user::name();
-        // One of tier confirm waits for the user of its account, whom a reviewer may replace.
-        let is_for_reviewer =
-            |one: &ProposalSummary| one.tier == Tier::Approve && undecidable(one, &who, true).is_none();
-        found.sort_by_key(|one| !is_for_reviewer(&one.proposal));
-    }
-    if arguments.json {
-        found.iter().for_each(|one| print_json(&one.proposal));
-    } else if found.is_empty() {
-        print_line("No proposals.");
-    } else if arguments.wide {
-        let heading =
-            ["PROPOSED", "UNTIL", "STATE", "TIER", "PROPOSAL ID", "TOOL", "ACCOUNT", "ACTOR", "DECIDED BY", "WHAT"];
-        show(heading, found.iter().map(|one| wide(&one.proposal)), None);
+    let proposals = ledger.proposals();
+    if arguments.json || arguments.wide {
+        let found = proposals.list(&filter).await.map_err(|failure| refused(&failure))?;
+        if arguments.json {
+            found.iter().for_each(print_json);
+        } else {
+            let heading =
+                ["PROPOSED", "UNTIL", "STATE", "TIER", "PROPOSAL ID", "TOOL", "ACCOUNT", "ACTOR", "DECIDED BY", "WHAT"];
+            show(heading, found.iter().map(wide).collect(), None);
+        }
     } else {
-        let now = SystemTime::now();
+        let (now, who) = (SystemTime::now(), os_user::name());
+        let mut found = proposals.outlines(&filter).await.map_err(|failure| refused(&failure))?;
+        found.sort_by_key(|one| !waits_for_reviewer(&one.proposal, &who, true));
         let heading = ["ID", "STATE", "WHEN", "TIER", "ACCOUNT", "ACTOR", "DECIDED BY", "WHAT"];
-        show(heading, found.iter().map(|one| narrow(one, now)), width());
+        show(heading, found.iter().map(|one| narrow(one, now)).collect(), width());
     }
     let changes = ledger.schema_changes().waiting().await.map_err(|failure| refused(&failure))?;
     if changes > 0 && !arguments.json {
@@ -54,7 +50,10 @@ pub(crate) async fn run(arguments: &ListArgs, settings: &DatabaseSettings) -> an
     Ok(())
 }
 
-fn show<const N: usize>(heading: [&str; N], rows: impl Iterator<Item = Vec<String>>, width: Option<usize>) {
+fn show<const N: usize>(heading: [&str; N], rows: Vec<Vec<String>>, width: Option<usize>) {
+    if rows.is_empty() {
+        return print_line("No proposals.");
+    }
     print_lines(table(&without_empty_columns(with_heading(heading, rows)), width));
 }
 
