@@ -9,6 +9,17 @@ fn tokens(text: &str) -> usize {
     tiktoken_rs::o200k_base_singleton().count_ordinary(text)
 }
 
+/// The text with the same digits in each id and digest: random ones cost 6 tokens more or less.
+fn with_fixed_ids(text: &str) -> String {
+    let is_of_id = |c: char| c.is_ascii_hexdigit() || c == '-';
+    let ids = text.split(|c: char| !is_of_id(c)).filter(|word| word.len() >= 32);
+    ids.fold(text.to_owned(), |text, id| {
+        let mut digits = "53eb610020604d3cbc17".chars().cycle();
+        let fixed: String = id.chars().map(|c| if c == '-' { c } else { digits.next().unwrap() }).collect();
+        text.replace(id, &fixed)
+    })
+}
+
 /// The tokens of what clients pass to a model: name, description and input schema of each tool.
 fn tokens_of(tools: &[Value]) -> usize {
     let passed = |tool: &Value| json!({"name": tool["name"], "description": tool["description"], "parameters": tool["inputSchema"]});
@@ -98,7 +109,7 @@ async fn typical_answers_cost_what_the_readme_says() {
         ),
     ] {
         let answer = server.call(tool, arguments).await;
-        let count = tokens(&answer.to_string());
+        let count = tokens(&with_fixed_ids(&answer.to_string()));
         if !(most * 7 / 10..=most).contains(&count) {
             unexpected.push(format!("{named}: {count} tokens: {answer}"));
         }

@@ -195,18 +195,21 @@ impl DatabaseStart {
             }
             Obstacle::NoConnection(error) => Failure { hint: Some(HINT.to_owned()), ..Failure::from(error) },
         };
-        self.progress.send_if_modified(|known| {
+        let is_new = self.progress.send_if_modified(|known| {
             let is_new = known.message != failure.message;
             if is_new {
-                if let Some(http) = self.server.http.get() {
-                    http.set_starting(failure.message.clone());
-                }
-                let name = self.first.name().map(tracing::field::display);
-                tracing::error!(name, "the database is not there yet; looking again: {}", failure.message);
-                *known = failure;
+                *known = failure.clone();
             }
             is_new
         });
+        if is_new {
+            // Afterwards: a server that begins to listen meanwhile has read it by itself.
+            if let Some(http) = self.server.http.get() {
+                http.set_starting(failure.message.clone());
+            }
+            let name = self.first.name().map(tracing::field::display);
+            tracing::error!(name, "the database is not there yet; looking again: {}", failure.message);
+        }
         ControlFlow::Continue(())
     }
 

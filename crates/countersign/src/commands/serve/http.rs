@@ -30,12 +30,11 @@ pub(super) async fn serve(starting: Starting, options: &HttpSettings, stop: Canc
     );
     let http = HttpFrontend::new(options, authenticator, &settings, server.metrics.clone())?;
     let http_state = server.http.get_or_init(|| Arc::clone(&http.state));
-    for failure in databases
-        .iter()
-        .map(|database| &database.failure)
-        .filter(|failure| failure.has_changed().is_ok_and(|changed| changed))
-    {
-        http_state.set_starting(failure.borrow().message.clone());
+    for database in &databases {
+        let failure = database.failure.borrow();
+        if failure.has_changed() {
+            http_state.set_starting(failure.message.clone());
+        }
     }
     let listener = TcpListener::bind(options.listen)
         .await
