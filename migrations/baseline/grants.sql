@@ -40,7 +40,7 @@ grant execute on function
     countersign.release_proposal(uuid, uuid, text, text),
     countersign.lock_proposal(uuid, uuid),
     countersign.proposal_digest(countersign.proposal),
-    countersign.agree_on_rows(uuid, bigint, jsonb),
+    countersign.agree_on_rows(uuid, bigint, boolean, jsonb),
     countersign.changes_nothing(uuid, bigint),
     countersign.difference_of_rows(uuid, json),
     countersign.end_proposal(uuid, uuid, text, text, text),

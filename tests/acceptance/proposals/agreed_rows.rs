@@ -317,6 +317,60 @@ async fn a_generated_value_is_no_reason_and_the_values_beside_it_are_compared() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn values_of_updated_rows_are_compared_beyond_those_that_are_shown() {
+    let (db, server) = world().await;
+    let rows = long_form::choose(300, 3000);
+    db.run(&format!(
+        "create table s.stamped (id int primary key, v int not null, secret text, seen int not null default 0, at timestamptz, word text);
+         create table s.total (id int primary key, sum int not null);
+         create function s.add_up() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as
+             $$ begin update s.total set sum = sum + new.v - old.v where id = 1 + mod(new.id, 150); return null; end $$;
+         create trigger add_up after update of v on s.stamped for each row execute function s.add_up();
+         grant select, insert, update, delete on s.stamped, s.total to countersign_writer;
+         select countersign.track('s.stamped', sensitive => array['secret']), countersign.track('s.total');
+         insert into s.stamped select n, n, 'old', 0, now(), 'old' from generate_series(1, {rows}) n;
+         insert into s.total select n, 0 from generate_series(1, 150) n;
+         insert into s.sel values (2, 5)"
+    ))
+    .await;
+    let last = format!("case when id = {rows} then (select cur from s.sel where id = 2) else v + 1 end");
+    let looked_up = format!("update s.stamped set v = {last}");
+    let secret = format!("update s.stamped set secret = ({last})::text");
+    let with_clock = format!("update s.stamped set v = {last}, at = clock_timestamp(), word = random()::text");
+    let other_source = "update s.sel set cur = cur + 1 where id = 2".to_owned();
+    let other_old = format!("update s.stamped set v = v + 1 where id = {rows}");
+    // Each column has the same values as before, in other rows.
+    let exchange = format!("update s.stamped set v = 2 * {rows} - 1 - v where id >= {rows} - 1");
+    for (sql, change, is_same) in [
+        (&looked_up, &other_source, false),
+        (&secret, &other_source, false),
+        (&with_clock, &other_source, false),
+        (&"update s.stamped set v = v + 1".to_owned(), &other_old, false),
+        (&"update s.stamped set v = v + 1".to_owned(), &exchange, false),
+        // What the write leaves alone, values that are generated, and what triggers add up.
+        (&"update s.stamped set v = v + 1".to_owned(), &"update s.stamped set seen = seen + 1".to_owned(), true),
+        (&with_clock, &"update s.stamped set at = now(), seen = seen + 1".to_owned(), true),
+        (&"update s.stamped set v = v + 1".to_owned(), &"update s.total set sum = sum + 1000".to_owned(), true),
+    ] {
+        let contents = "select md5(string_agg(t::text, ' ' order by id)) from s.stamped t";
+        let proposal = propose(&server, &format!("{sql} /* {} */", fastrand::u64(..))).await;
+        db.run(change).await;
+        let before = db.value(contents).await;
+        let answer = server.call("confirm_proposal", agreement(&proposal)).await;
+        if is_same {
+            assert_eq!(answer["success"], true, "{sql}; {change}: {answer}");
+            assert_ne!(db.value(contents).await, before, "{sql}; {change}");
+        } else {
+            assert_eq!(answer["error"]["code"], "proposal_stale", "{sql}; {change}: {answer}");
+            let said = format!("it would change values of {rows} row(s) of s.stamped other than was shown");
+            assert!(answer["error"]["message"].as_str().unwrap().starts_with(&said), "{sql}; {change}: {answer}");
+            assert_eq!(db.value(contents).await, before, "{sql}; {change}");
+        }
+    }
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_statement_that_chooses_rows_by_the_clock_or_by_chance_is_no_proposal() {
     let (db, server) = world().await;
     let has_merge = version(&db).await >= 150_000;

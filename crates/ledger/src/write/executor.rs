@@ -129,6 +129,12 @@ impl WriteOutput {
         Self { data, rows_affected, before: None, after: None, rollback, unfiltered: Vec::new() }
     }
 
+    /// Whether the tool reads the rows, and so says itself which of their values matter.
+    #[must_use]
+    pub const fn reads_rows(&self) -> bool {
+        self.before.is_some() || self.after.is_some()
+    }
+
     /// The failure of a write that changed the wrong number of rows, for executors with a rule for it. The gate rolls
     /// back.
     #[must_use]

@@ -79,7 +79,7 @@ pub(crate) struct Trials<'a> {
 }
 
 const PROMISE_SQL: &str = "select countersign.promise_of_preview($1, $2, $3, $4)";
-const AGREE_SQL: &str = "select countersign.agree_on_rows($1, $2, $3)";
+const AGREE_SQL: &str = "select countersign.agree_on_rows($1, $2, $3, $4)";
 const DIFFERENCE_SQL: &str = "select countersign.difference_of_rows($1, $2)";
 const EXPORT_SQL: &str = "select pg_catalog.pg_export_snapshot()";
 /// What PostgreSQL says of a snapshot whose session has ended: 22023 up to version 16, 42704 since, and 55000 where it ends
@@ -241,7 +241,10 @@ impl Trials<'_> {
         let [id, affected] = [attempt.to_string(), work.rows_affected.to_string()].map(Some);
         let (rows_sql, rows_params) = match questions.rows {
             RowComparison::None => (None, Vec::new()),
-            RowComparison::Agree(first) => (Some(AGREE_SQL), vec![id, affected, first.map(str::to_owned)]),
+            RowComparison::Agree(first) => {
+                let with_values = Some((!work.reads_rows()).to_string());
+                (Some(AGREE_SQL), vec![id, affected, with_values, first.map(str::to_owned)])
+            }
             RowComparison::Agreed(agreed) => (Some(DIFFERENCE_SQL), vec![id, Some(agreed.to_owned())]),
         };
         let rows_step = rows_sql.map(|sql| PipelineStatement::new(sql, &rows_params));

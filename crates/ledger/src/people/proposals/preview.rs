@@ -236,8 +236,8 @@ impl Preview {
         let [shown, now] = &self.compared(trial.effects.clone());
         self.difference(&trial.work)
             .or_else(|| difference_of_rows(shown.as_ref(), now.as_ref()))
-            .or_else(|| trial.rows.clone())
             .or_else(|| difference_of_values(shown.as_ref(), now.as_ref(), |_| true))
+            .or_else(|| trial.rows.clone())
             .or_else(of_definitions)
     }
 
