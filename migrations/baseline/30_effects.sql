@@ -163,6 +163,31 @@ end $$;
 comment on function countersign.set_shape(regclass, text[], text[], boolean, boolean) is
     'Notes the columns of a table, and makes the functions that record and restore its rows; the number of the shape.';
 
+-- PostgreSQL makes the triggers of a partitioned table for each of its partitions, and refuses to attach a table that has one of
+-- the same name.
+create function countersign.trigger_name(relation oid) returns name
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select case c.relkind when 'p' then '!countersign_of_root' else '!countersign' end::name from pg_class c where c.oid = relation
+$$;
+comment on function countersign.trigger_name(oid) is 'The trigger that records the rows of a tracked table, by the kind of the table.';
+
+create function countersign.is_recording(relation oid) returns boolean
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    return exists (select from pg_trigger g where g.tgrelid = is_recording.relation and g.tgenabled = 'A'
+                   and g.tgname = any ('{!countersign,!countersign_of_root}'));
+end $$;
+comment on function countersign.is_recording(oid) is 'Whether the rows of a table or partition are recorded.';
+
+create function countersign.is_recorded_by_root(relation oid) returns boolean
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    return exists (select from pg_trigger g where g.tgrelid = is_recorded_by_root.relation and g.tgenabled = 'A'
+                   and g.tgname = '!countersign_of_root');
+end $$;
+comment on function countersign.is_recorded_by_root(oid) is
+    'Whether the partitioned table records the rows of a partition. The triggers that the partition has from before are silent then.';
+
 create function countersign.track(
     target regclass, maintained text[] default '{}', sensitive text[] default '{}', is_log boolean default null,
     all_writers boolean default false
@@ -173,7 +198,9 @@ declare
     shape      integer;
     leaf       regclass;
     condition  text;
-    is_broken  boolean := not exists (select from pg_trigger g where g.tgrelid = target and g.tgname = '!countersign' and g.tgenabled = 'A');
+    recorder   name := countersign.trigger_name(target);
+    assigner   name := recorder || '_assigned';
+    is_broken  boolean := not exists (select from pg_trigger g where g.tgrelid = target and g.tgname = recorder and g.tgenabled = 'A');
 begin
     select c.* into strict rel from pg_class c where c.oid = target;
     if rel.relkind not in ('r', 'p') or rel.relpersistence = 't' or rel.relnamespace = 'countersign'::regnamespace then
@@ -192,17 +219,17 @@ begin
     -- Everybody else pays for one comparison. No SQL of a session changes its session_user; people who undo have the setting.
     condition := format('session_user = any (%L::name[])', array(select w.role_name from countersign.writer_login w order by 1));
     -- "!" sorts first: a change that another trigger makes to the same row is recorded later.
-    execute format('drop trigger if exists "!countersign" on %s', target);
-    execute format('create trigger "!countersign" after insert or update or delete on %s for each row %s execute function countersign.%I()',
-        target, case when all_writers then '' else format('when (%s or current_setting(''countersign.at'', true) <> '''')', condition) end,
+    execute format('drop trigger if exists %I on %s', recorder, target);
+    execute format('create trigger %I after insert or update or delete on %s for each row %s execute function countersign.%I()',
+        recorder, target, case when all_writers then '' else format('when (%s or current_setting(''countersign.at'', true) <> '''')', condition) end,
         'effect_of_' || target::oid);
-    execute format('alter table %s enable always trigger "!countersign"', target);
-    execute format('drop trigger if exists "!countersign_assigned" on %s', target);
+    execute format('alter table %s enable always trigger %I', target, recorder);
+    execute format('drop trigger if exists %I on %s', assigner, target);
     -- Only where triggers can set columns, so that other tables pay nothing.
     if countersign.has_triggers(target, 1 + 2 + 16) then
-        execute format('create trigger "!countersign_assigned" before update on %s for each row when (current_setting(''countersign.at'', true) <> '''') '
-                       'execute function countersign.%I()', target, 'assigned_of_' || target::oid);
-        execute format('alter table %s enable always trigger "!countersign_assigned"', target);
+        execute format('create trigger %I before update on %s for each row when (current_setting(''countersign.at'', true) <> '''') '
+                       'execute function countersign.%I()', assigner, target, 'assigned_of_' || target::oid);
+        execute format('alter table %s enable always trigger %I', target, assigner);
     end if;
     for leaf in select p.relid from pg_partition_tree(target) p union select target loop
         execute format('drop trigger if exists "!countersign_truncate" on %s', leaf);
@@ -263,7 +290,7 @@ begin
     into befores, afters, kept
     from countersign.tracked k
     join pg_proc p on p.pronamespace = 'countersign'::regnamespace and p.proname = 'effect_of_' || k.relation
-    join pg_trigger g on g.tgfoid = p.oid and g.tgname = '!countersign' and g.tgparentid = 0
+    join pg_trigger g on g.tgfoid = p.oid and g.tgname = any ('{!countersign,!countersign_of_root}') and g.tgparentid = 0
     where k.is_current;
     if befores is null then
         return 0;
@@ -378,7 +405,7 @@ create function countersign.assigned_columns(relation oid) returns int2[]
 language plpgsql stable as $$
 begin
     if not exists (select from pg_trigger g
-                   where g.tgrelid = assigned_columns.relation and g.tgname = '!countersign_assigned' and g.tgenabled = 'A') then
+                   where g.tgrelid = assigned_columns.relation and g.tgname like '!countersign%\_assigned' and g.tgenabled = 'A') then
         return null;
     end if;
     return coalesce(
@@ -462,7 +489,7 @@ begin
 declare
     op pg_catalog."char" := 'U'; k pg_catalog.text; k_before pg_catalog.text; b pg_catalog.text; n pg_catalog.text;%1$s
 begin
-    %2$s
+    %12$s%2$s
     if tg_op operator(pg_catalog.=) 'DELETE' then
         op := 'D';
         k := %3$s;
@@ -513,7 +540,12 @@ end $body$,
             pg_catalog.concat_ws(' ', session_user, pg_catalog.current_setting('application_name')), pg_catalog.pg_current_xact_id(),
             case when (select c.relnatts from pg_catalog.pg_class c where c.oid operator(pg_catalog.=) %s) operator(pg_catalog.<>) %s then true end);$outside$,
             changed, t.relation, (select case when countersign.has_current_shape(t) then c.relnatts else 0 end from pg_class c where c.oid = t.relation)) end,
-        key_moved));
+        key_moved,
+        -- An ordinary table may have become a partition of a tracked one. Of a constant, the immutable function would be called when
+        -- the session plans it.
+        case when is_parted then '' else
+            E'if pg_catalog.pg_partition_root(tg_relid) is not null and countersign.is_recorded_by_root(tg_relid) then return null; end if;\n    '
+        end));
 end $fn$;
 comment on function countersign.tracking_function(integer, boolean) is
     'The text of the trigger function of a tracked table, with its key and its columns as constants.';
@@ -524,8 +556,8 @@ declare
     leaf  regclass;
 begin
     if exists (select from pg_class c where c.oid = target) then
-        execute format('drop trigger if exists "!countersign" on %s', target);
-        execute format('drop trigger if exists "!countersign_assigned" on %s', target);
+        execute format('drop trigger if exists %I on %s', countersign.trigger_name(target), target);
+        execute format('drop trigger if exists %I on %s', countersign.trigger_name(target) || '_assigned', target);
         for leaf in select p.relid from pg_partition_tree(target) p union select target loop
             execute format('drop trigger if exists "!countersign_truncate" on %s', leaf);
         end loop;
@@ -545,7 +577,7 @@ declare
 begin
     for t in select k.* from countersign.tracked k
         where k.is_current and k.writers <> array(select w.role_name from countersign.writer_login w order by 1)
-          and exists (select from pg_class c where c.oid = k.relation)
+          and exists (select from pg_class c where c.oid = k.relation and not c.relispartition)
         order by k.name
     loop
         perform countersign.track(t.relation, t.maintained, t.sensitive, case when t.is_log or t.not_log then t.is_log end, t.all_writers);
@@ -557,17 +589,19 @@ comment on function countersign.renew_tracking() is
 
 create function countersign.tracking_problems() returns table (name text, problem text, is_limit boolean)
 language sql stable set search_path = pg_catalog, pg_temp set jit = off as $$
-    with current as (
+    with named as (
         -- Not to_regclass, which asks for rights on the schema.
         select t.*, c.relname, c.relkind, c.relpersistence, c.relowner, c.relrowsecurity,
-               case when c.relname is not null then format('%I.%I', n.nspname, c.relname) end as name_now
+               case when c.relname is not null then format('%I.%I', n.nspname, c.relname) end as name_now,
+               coalesce(c.relispartition and countersign.is_recorded_by_root(c.oid), false) as is_attached
         from countersign.tracked t
         left join pg_class c on c.oid = t.relation left join pg_namespace n on n.oid = c.relnamespace
         where t.is_current
+    ), current as (
+        select n.* from named n where not n.is_attached
     ), part as (
-        select c.shape, c.name, p.relid, k.relkind from current c
+        select c.relation, c.name, p.relid from current c
         cross join lateral (select relid from pg_partition_tree(c.relation) union select c.relation::regclass) p
-        join pg_class k on k.oid = p.relid
         where c.relname is not null
     )
     select c.name, 'the table does not exist', false from current c where c.relname is null
@@ -585,13 +619,17 @@ language sql stable set search_path = pg_catalog, pg_temp set jit = off as $$
     select c.name, 'no key: changes are recorded, and cannot be undone', false from current c where c.key_columns is null and not c.is_log
     union all
     select p.name, format('%s has no enabled trigger %I: run `countersign track` again', p.relid::regclass, w.trigger), false
-    from part p cross join (values ('!countersign'), ('!countersign_truncate')) w (trigger)
+    from part p cross join lateral (values (countersign.trigger_name(p.relation)), ('!countersign_truncate')) w (trigger)
     where not exists (select from pg_trigger g where g.tgrelid = p.relid and g.tgname = w.trigger and g.tgenabled = 'A')
+    union all
+    select c.name, format('it is a partition of %s, whose triggers record it: its own earlier writes can be undone while it is detached',
+                          pg_partition_root(c.relation)::regclass), true
+    from named c where c.is_attached
     union all
     select c.name, 'a BEFORE trigger was made since: run `countersign track` again, so that an undo knows the columns that it sets', false
     from current c
     where c.relname is not null and countersign.has_triggers(c.relation, 1 + 2 + 16)
-      and not exists (select from pg_trigger g where g.tgrelid = c.relation and g.tgname = '!countersign_assigned' and g.tgenabled = 'A')
+      and not exists (select from pg_trigger g where g.tgrelid = c.relation and g.tgname like '!countersign%\_assigned' and g.tgenabled = 'A')
     union all
     select c.name, format('the triggers do not know the login %I: run `countersign track` again', w.role_name), false
     from current c cross join countersign.writer_login w where w.role_name <> all (c.writers)
@@ -602,6 +640,10 @@ language sql stable set search_path = pg_catalog, pg_temp set jit = off as $$
     union all
     select c.name, 'row level security: an undo sees and changes the rows that policies leave to its login', true
     from current c where c.relrowsecurity
+    union all
+    select distinct c.name, format('the foreign key %I of %s is switched off: neither a write nor an undo checks it', f.conname, f.conrelid::regclass), false
+    from current c join pg_trigger g on g.tgrelid = c.relation and g.tgisinternal and g.tgenabled in ('D', 'R')
+    join pg_constraint f on f.oid = g.tgconstraint and f.contype = 'f'
     union all
     select c.name, 'the table is UNLOGGED: a crash empties it, and no record says so', false from current c where c.relpersistence = 'u'
     union all

@@ -110,7 +110,7 @@ begin
             ('partitions', exists (select from pg_class c where c.oid = of_relation and c.relkind = 'p')),
             ('not_recording', exists (
                 select from pg_partition_tree(of_relation) p full join (select of_relation as relid) o on o.relid = p.relid
-                where not exists (select from pg_trigger g where g.tgrelid = coalesce(p.relid, o.relid) and g.tgname = '!countersign' and g.tgenabled = 'A'))),
+                where not countersign.is_recording(coalesce(p.relid, o.relid)))),
             ('row_security', row_security_active(of_relation)),
             ('not_compared', not countersign.may_read(of_relation, scope.columns))) g (code, applies)
         where g.applies);

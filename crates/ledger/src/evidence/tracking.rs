@@ -28,8 +28,7 @@ with recursive changed (oid, inserts, updates, deletes, via) as ( \
 ) \
 select t.name, nullif(t.via, '') as via, \
        case when k.relation is null then 'untracked' \
-            when not exists (select from pg_trigger g where g.tgrelid = t.oid and g.tgname = '!countersign' and g.tgenabled = 'A') \
-                then 'disabled' \
+            when not countersign.is_recording(t.oid) then 'disabled' \
             when not countersign.has_current_shape(k) then 'changed' \
             when k.key_columns is null and not k.is_log then 'keyless' end as gap, \
        coalesce(cardinality(k.sensitive) > 0, false) as hides, \

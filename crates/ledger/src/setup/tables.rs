@@ -51,11 +51,11 @@ where n.nspname = $1 and c.relkind in ('r', 'p') and not c.relispartition order 
 const CHANGED_SQL: &str = "\
 select format('%I.%I', n.nspname, c.relname) from countersign.tracked t \
 join pg_class c on c.oid = t.relation join pg_namespace n on n.oid = c.relnamespace \
-where t.is_current and $1::text in ('', n.nspname::text) \
+where t.is_current and not c.relispartition and $1::text in ('', n.nspname::text) \
   and (not countersign.has_current_shape(t) or t.name <> format('%I.%I', n.nspname, c.relname) \
        or t.key_columns is distinct from countersign.key_columns(t.relation) \
        or exists (select from (select p.relid from pg_partition_tree(c.oid) p union select c.oid) p (relid) \
-                  cross join (values ('!countersign'), ('!countersign_truncate')) w (trigger) \
+                  cross join (values (countersign.trigger_name(c.oid)), ('!countersign_truncate')) w (trigger) \
                   where not exists (select from pg_trigger g \
                                     where g.tgrelid = p.relid and g.tgname = w.trigger and g.tgenabled = 'A'))) \
 order by 1";

@@ -141,7 +141,7 @@ select d.text from ( \
     select 1, g.tgrelid::regclass || g.tgname, pg_get_triggerdef(g.oid) || ';' || chr(10) \
            || format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I;', g.tgrelid::regclass, g.tgname) \
     from pg_trigger g where g.tgrelid in (select $1::oid union select p.relid from pg_partition_tree($1::oid::regclass) p) \
-      and g.tgname in ('!countersign', '!countersign_assigned', '!countersign_truncate') and g.tgparentid = 0 \
+      and g.tgname like '!countersign%' and g.tgparentid = 0 \
 ) d (part, name, text) order by d.part, d.name";
 
 /// Tracked tables that have other columns than when they were tracked, for a login that may only read the ledger.
@@ -154,7 +154,7 @@ order by 1";
 /// Tracked tables whose triggers do not know all logins of servers.
 const OUTDATED_SQL: &str = "\
 select t.name from countersign.tracked t \
-where t.is_current and exists (select from pg_class c where c.oid = t.relation) \
+where t.is_current and exists (select from pg_class c where c.oid = t.relation and not c.relispartition) \
   and t.writers <> array(select w.role_name from countersign.writer_login w order by 1) order by 1";
 
 impl Setup {

@@ -89,6 +89,7 @@ pub struct ModificationResult {
 /// PostgreSQL 14, where they may still have earlier transactions.
 const TABLES_SQL: &str = "\
 select pg_catalog.format('%I.%I', w.schema, w.name), rn.nspname, r.relname, t.relation is not null, t.key_columns is not null, \
+    c.relkind operator(pg_catalog.=) 'v', \
     case when pg_catalog.current_setting('server_version_num')::pg_catalog.int4 operator(pg_catalog.<) 150000 then ( \
         select pg_catalog.jsonb_object_agg(x.relid::pg_catalog.text, \
             x.n_tup_ins operator(pg_catalog.+) x.n_tup_upd operator(pg_catalog.+) x.n_tup_del) \
@@ -125,8 +126,8 @@ select (select pg_catalog.count(*) from countersign.effect e \
               pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) operator(pg_catalog.>) \
               coalesce(($2::pg_catalog.jsonb operator(pg_catalog.->>) c.oid::pg_catalog.text)::pg_catalog.int8, 0)) \
          and (t.relation is null or not exists ( \
-             select from pg_catalog.pg_trigger g where g.tgrelid operator(pg_catalog.=) c.oid \
-                 and g.tgname operator(pg_catalog.=) '!countersign' and g.tgenabled operator(pg_catalog.=) 'A')))";
+             select from pg_catalog.pg_trigger g where g.tgrelid operator(pg_catalog.=) c.oid and g.tgenabled operator(pg_catalog.=) 'A' \
+                 and g.tgname operator(pg_catalog.=) any ('{!countersign,!countersign_of_root}'))))";
 
 /// Deferred triggers run before the changes are counted. A function may have changed the role of the transaction.
 const SETTLE: [&str; 3] = ["set constraints all immediate", "reset session authorization", "reset role"];
@@ -201,15 +202,20 @@ impl WriteTx<'_> {
         let ran = self.lease.session().run(&steps).await.map_err(|failed| self.failed(failed.error, false))?;
         let mut counted = None;
         for row in ran.into_iter().nth(tables).map(|found| found.rows).unwrap_or_default() {
-            let [name, schema, table, is_tracked, has_key, counts] =
-                <[Option<String>; 6]>::try_from(row).unwrap_or_default();
+            let [name, schema, table, is_tracked, has_key, is_view, counts] =
+                <[Option<String>; 7]>::try_from(row).unwrap_or_default();
             let name = name.unwrap_or_default();
             let is_allowed = limits.tables.is_empty()
                 || schema.zip(table).is_some_and(|(schema, table)| {
                     limits.tables.iter().any(|pattern| pattern.matches(&schema, &table))
                 });
             if is_tracked.as_deref() != Some("t") {
-                let hint = format!("The operator can let it be changed: countersign track {name}.");
+                let hint = match is_view.as_deref() {
+                    Some("t") => {
+                        format!("{name} is a view: write to its tables, or through a tool that the operator declares.")
+                    }
+                    _ => format!("The operator can let it be changed: countersign track {name}."),
+                };
                 return Err(not_permitted(format!("{name} is not tracked, so it cannot be changed this way"))
                     .hint(hint)
                     .into());
