@@ -52,6 +52,9 @@ async fn an_operator_tries_an_undo_and_then_makes_it_in_their_own_name() {
     assert!(page.body.contains("Try the undo") && page.body.contains("shop.orders"), "{}", page.body);
     let tried = olga.post(&format!("/records/{write}/try-undo"), &[]).await;
     assert!(tried.status == StatusCode::OK && tried.body.contains("It puts back 1 row"), "{}", tried.body);
+    for part in ["What is there now, and what it becomes", "Update 1 row of shop.orders", "shipped", &before] {
+        assert!(tried.body.contains(part), "{part}: {}", tried.body);
+    }
     assert_eq!(shop.status_of(1).await, "shipped", "a trial changes nothing");
     let undone = olga.post(&format!("/records/{write}/undo"), &[]).await;
     let receipt = leads_to(&undone).strip_prefix("/records/").unwrap().to_owned();

@@ -34,7 +34,19 @@ async fn an_operator_undoes_a_write_of_any_account_once_and_is_recorded() {
     let before = db.contents("shop").await;
     let dropped = receipt(&server.succeed("drop_order", json!({"id": 1})).await);
     let tried = undo(&url, &[&dropped, "--dry-run"]).await.succeeded();
-    assert_eq!(tried.out, format!("Nothing was changed. Undoing the write {dropped} would put 2 rows back.\n"));
+    let first = format!("Nothing was changed. Undoing the write {dropped} would put 2 rows back.\n");
+    assert!(tried.out.starts_with(&first), "{}", tried.out);
+    for line in [
+        "The undo changes these rows (now -> after):",
+        "  + insert 1 row of shop.orders",
+        "    id=1",
+        "  + insert 1 row of shop.item",
+    ] {
+        assert!(tried.out.contains(line), "{line}: {}", tried.out);
+    }
+    let tried = undo(&url, &[&dropped, "--dry-run", "--json"]).await.succeeded();
+    let object = &objects(&tried)[0];
+    assert_eq!((&object["rows"], &object["effects"]["count"]), (&json!(2), &json!(2)), "{object}");
     assert_ne!(db.contents("shop").await, before);
 
     let done = undo(&url, &[&dropped[..8]]).await;

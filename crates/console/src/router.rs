@@ -68,7 +68,7 @@ fn of_database(base: &str) -> Router<DatabaseState> {
         .route(&at("/records.jsonl"), get(pages::records::export))
         .route(&at("/records/{id}"), get(pages::record::show))
         .route(&at("/records/{id}/proof"), get(pages::record::prove))
-        .route(&at("/records/{id}/try-undo"), post(pages::undo::try_one))
+        .route(&at("/records/{id}/try-undo"), get(pages::undo::try_one).post(pages::undo::try_one))
         .route(&at("/records/{id}/undo"), post(pages::undo::undo_one))
         .route(&at("/rows"), get(pages::row_history::show))
         .route(&at("/undo"), get(pages::undo::ask).post(pages::undo::plan))

@@ -1,5 +1,7 @@
 //! Undo of one write, and of many writes by a plan.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use axum::Form;
 use axum::extract::{FromRequestParts, Path, Query, State};
@@ -11,6 +13,7 @@ use ledger::console::ConsolePerson;
 use ledger::operator::{Operator, UndoError, UndoOutcome, UndoProgress};
 use ledger::plans::{PlanMode, PlanReport, PlanRequest, PlanRows, PlanScope, StoredPlan};
 use ledger::read::Error;
+use ledger::undo::NotRestored;
 use review::sentences::{self, rows};
 use review::{LoginMasks, Summary};
 use serde::Deserialize;
@@ -67,6 +70,11 @@ struct OnePage<'a> {
     frame: Frame<'a>,
     id: String,
     rows: String,
+    tables: Vec<Table>,
+    shown_rows: ShownRows,
+    /// The columns that do not become what they were.
+    set_again: Option<String>,
+    not_restored: Vec<NotRestored>,
     counted: String,
     conflicts: Vec<ShownConflict>,
     more: usize,
@@ -160,7 +168,7 @@ pub(crate) async fn show(
     Query(query): Query<RowsQuery>,
 ) -> PageResult {
     let plan = find(&undo, &id).await?;
-    let rows = undo.plan_rows(&plan.report, Some(MAX_LISTED_ROWS)).await?;
+    let rows = undo.rows(&plan.report.writes, &plan.report.not_restored, Some(MAX_LISTED_ROWS)).await?;
     let ids: Vec<CorrelationId> = plan.report.writes.iter().copied().take(MAX_LISTED).collect();
     let writes = state.database.records.some(&ids).await?.iter().map(planned_line).collect();
     let masks = state.database.records.masks().await?;
@@ -242,9 +250,15 @@ pub(crate) async fn try_one(
     OperatorSession { person, undo, .. }: OperatorSession,
     State(state): State<DatabaseState>,
     Path(id): Path<String>,
+    Query(query): Query<RowsQuery>,
 ) -> PageResult {
     let Some(id) = CorrelationId::parse(&id) else { return Ok(record::unknown()) };
-    one_page(&state, &person, id, undo.try_undo(&[id], &person.name).await?).await
+    let outcome = undo.try_undo(&[id], &person.name).await?;
+    let rows = match &outcome {
+        UndoOutcome::WouldUndo { not_restored, .. } => undo.rows(&[id], not_restored, Some(MAX_LISTED_ROWS)).await?,
+        UndoOutcome::Undone { .. } | UndoOutcome::Conflicts { .. } => PlanRows::default(),
+    };
+    one_page(&state, &person, id, outcome, (rows, query.into())).await
 }
 
 /// Undoes one write, if its rows are unchanged since.
@@ -255,7 +269,10 @@ pub(crate) async fn undo_one(
 ) -> PageResult {
     let Some(id) = CorrelationId::parse(&id) else { return Ok(record::unknown()) };
     tracing::info!(person = person.name, write = %id, "a write is undone");
-    let running = tokio::spawn(async move { one_page(&state, &person, id, undo.undo(id, &person.name).await?).await });
+    let running = tokio::spawn(async move {
+        let outcome = undo.undo(id, &person.name).await?;
+        one_page(&state, &person, id, outcome, (PlanRows::default(), ShownRows::First)).await
+    });
     running.await.unwrap_or_else(|error| Err(message::unavailable(&error).into()))
 }
 
@@ -264,20 +281,27 @@ async fn one_page(
     person: &ConsolePerson,
     id: CorrelationId,
     outcome: UndoOutcome,
+    (rows_of_undo, shown_rows): (PlanRows, ShownRows),
 ) -> PageResult {
-    let (count, conflicts) = match outcome {
+    let (count, conflicts, not_restored, set_again) = match outcome {
         UndoOutcome::Undone { correlation_id, .. } => {
             return Ok(Redirect::to(&state.database.path(format_args!("/records/{correlation_id}"))).into_response());
         }
-        UndoOutcome::WouldUndo { rows, .. } => (rows, Vec::new()),
-        UndoOutcome::Conflicts { conflicts, rows, .. } => (rows, conflicts),
+        UndoOutcome::WouldUndo { rows, not_restored, set_again } => (rows, Vec::new(), not_restored, set_again),
+        UndoOutcome::Conflicts { conflicts, rows, .. } => (rows, conflicts, Vec::new(), BTreeMap::new()),
     };
-    let conflicts = state.database.records.masks().await?.conflicts(conflicts);
+    let masks = state.database.records.masks().await?;
+    let conflicts = masks.conflicts(conflicts);
+    let effects = rows_of_undo.effects.map(|effects| masks.effects(effects));
     let status = if conflicts.is_empty() { StatusCode::OK } else { StatusCode::CONFLICT };
     let page = OnePage {
         frame: state.frame(person),
         id: id.to_string(),
         rows: rows(count),
+        tables: tables(&Summary::of_plan(effects, &rows_of_undo.summary, &set_again), shown_rows),
+        shown_rows,
+        set_again: sentences::set_again(&set_again),
+        not_restored,
         counted: ConflictKind::counted_words(&conflicts),
         more: conflicts.len().saturating_sub(conflicts::MAX_CONFLICTS),
         conflicts: conflicts::list(&conflicts),

@@ -9,9 +9,10 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use ledger::operator::{UndoError, UndoOutcome};
+use ledger::plans::PlanRows;
 use ledger::undo::{NotRestored, SetAgain};
 use ledger::{Ledger, SchemaError};
-use review::sentences;
+use review::{Summary, sentences};
 use serde::Serialize;
 use serde_json::Value;
 use types::{CellMasks, Effects, IdPrefix, shown_conflicts};
@@ -51,10 +52,15 @@ async fn one(ledger: &Ledger, prefix: &IdPrefix, arguments: &OneArgs) -> anyhow:
     };
     let outcome = outcome.map_err(refused)?;
     let subject = format!("the write {write}");
-    if arguments.json {
-        tell_json(&outcome)
-    } else {
-        tell(&subject, &outcome)
+    match &outcome {
+        UndoOutcome::WouldUndo { rows, not_restored, set_again } => {
+            let most = if arguments.json { plan::MAX_ROWS } else { plan::MAX_COMPARED };
+            let changes = operator.rows(&[write], not_restored, Some(most)).await.map_err(refused)?;
+            let would_undo = WouldUndo { status: "would_undo", rows: *rows, not_restored, set_again, effects: None };
+            would_undo.tell(&subject, changes, arguments.json);
+        }
+        outcome if arguments.json => tell_json(outcome),
+        outcome => tell(&subject, outcome),
     }
     Ok(exit_code(&outcome))
 }
@@ -76,11 +82,8 @@ fn tell(subject: &str, outcome: &UndoOutcome) {
             print_lines(report::not_restored(not_restored));
             print_line(&format!("To have it back: countersign undo {correlation_id}"));
         }
-        UndoOutcome::WouldUndo { rows, not_restored, set_again } => {
-            print_line(&format!("Nothing was changed. Undoing {subject} would put {} back.", report::rows(*rows)));
-            print_lines(sentences::set_again(set_again));
-            print_lines(report::not_restored(not_restored));
-        }
+        // `WouldUndo::tell` prints it with its rows.
+        UndoOutcome::WouldUndo { .. } => {}
         UndoOutcome::Conflicts { conflicts, rows, .. } => {
             print_lines(report::lines(subject, &shown_conflicts(None, conflicts.clone()), *rows));
         }
@@ -109,6 +112,21 @@ struct WouldUndo<'a> {
     not_restored: &'a [NotRestored],
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     set_again: &'a BTreeMap<String, Vec<String>>,
+    effects: Option<Effects<Value>>,
+}
+
+impl WouldUndo<'_> {
+    fn tell(self, subject: &str, changes: PlanRows, json: bool) {
+        let PlanRows { effects, summary } = if json { changes.shortened() } else { changes };
+        let effects = effects.map(all_columns);
+        if json {
+            return print_json(Self { effects, ..self });
+        }
+        print_line(&format!("Nothing was changed. Undoing {subject} would put {} back.", report::rows(self.rows)));
+        print_lines(report::changes(&Summary::of_plan(effects, &summary, self.set_again), false));
+        print_lines(sentences::set_again(self.set_again));
+        print_lines(report::not_restored(self.not_restored));
+    }
 }
 
 /// Prints one JSON object for the outcome, or one for each conflict.
@@ -121,9 +139,7 @@ fn tell_json(outcome: &UndoOutcome) {
             let object = Undone { status, correlation_id, rows: *rows, effects, set_again, not_restored };
             print_json(object);
         }
-        UndoOutcome::WouldUndo { rows, not_restored, set_again } => {
-            print_json(WouldUndo { status: "would_undo", rows: *rows, not_restored, set_again });
-        }
+        UndoOutcome::WouldUndo { .. } => {}
         UndoOutcome::Conflicts { conflicts, .. } => {
             shown_conflicts(None, conflicts.clone()).iter().for_each(print_json);
         }

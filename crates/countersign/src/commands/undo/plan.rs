@@ -13,15 +13,15 @@ use types::{CellMasks, Conflict, Member, visible};
 use super::args::{PlanArgs, RunArgs};
 use super::{CONFLICTS, all_columns, refused, report, tell};
 use crate::terminal::short_id::{only, short};
-use crate::terminal::table::{Shown, json_line, to_the_second};
-use crate::terminal::{Style, effects, os_user, print_json, print_line, print_lines, rows};
+use crate::terminal::table::{json_line, to_the_second};
+use crate::terminal::{effects, os_user, print_json, print_line, print_lines};
 
 /// The maximum number of writes that a plan lists, and of rows in the JSON object. It counts the others.
 const MAX_LISTED: usize = 20;
-const MAX_ROWS: u32 = 20;
+pub(super) const MAX_ROWS: u32 = 20;
 
 /// The maximum number of rows from which a plan says what their columns become.
-const MAX_COMPARED: u32 = 10_000;
+pub(super) const MAX_COMPARED: u32 = 10_000;
 
 const NEVER_UNDONE: &str = "Not undone: sequences, NOTIFY, what left the database, and tables that are not tracked.";
 
@@ -48,7 +48,8 @@ pub(super) async fn make(ledger: &Ledger, arguments: PlanArgs) -> anyhow::Result
     let (Plan { selection, writes, report }, stored) =
         operator.plan(&request, arguments.max_rows, &who).await.map_err(refused)?;
     let most = if arguments.json { MAX_ROWS } else { MAX_COMPARED };
-    let rows = operator.plan_rows(&report, Some(most).filter(|_| !arguments.full)).await.map_err(refused)?;
+    let most = Some(most).filter(|_| !arguments.full);
+    let rows = operator.rows(&report.writes, &report.not_restored, most).await.map_err(refused)?;
     let rows = if arguments.json && !arguments.full { rows.shortened() } else { rows };
     let effects = rows.effects.map(all_columns);
     let plan = ShownPlan {
@@ -139,7 +140,7 @@ fn shown(plan: &ShownPlan<'_>, full: bool) -> Vec<String> {
     } else if !report.is_ready {
         lines.push("There is nothing to undo.".to_owned());
     } else {
-        lines.extend(changes(&plan.rows, full));
+        lines.extend(report::changes(&plan.rows, full));
         lines.extend(sentences::set_again(&plan.report.set_again));
         lines.extend(report::not_restored(&plan.report.not_restored));
         let parts = plan.stored.parts.len();
@@ -152,13 +153,6 @@ fn shown(plan: &ShownPlan<'_>, full: bool) -> Vec<String> {
     }
     lines.push(NEVER_UNDONE.to_owned());
     lines
-}
-
-/// The rows that the undo changes.
-fn changes(summary: &Summary, full: bool) -> impl Iterator<Item = String> {
-    let lines = rows::lines(summary, Shown::new(full), &Style::of_stdout());
-    let heading = (!lines.is_empty()).then(|| "The undo changes these rows (now -> after):".to_owned());
-    heading.into_iter().chain(lines.into_iter().map(|line| format!("  {line}")))
 }
 
 /// The writes that are left out, with the reasons.

@@ -1,12 +1,14 @@
 //! The conflict report: a summary, and a block for each conflict.
 
 use ledger::undo::NotRestored;
+use review::Summary;
 pub(super) use review::sentences::rows;
 use serde_json::Value;
 use types::{Conflict, ConflictColumn, ConflictKind, ConflictWrite, Member, RowChanger, visible};
 
 use crate::terminal::effects::{key, short};
-use crate::terminal::table::to_the_second;
+use crate::terminal::table::{Shown, to_the_second};
+use crate::terminal::{Style, rows as row_lines};
 
 /// `1 row is`, `3 rows are`.
 pub(super) fn are(count: u64) -> String {
@@ -16,6 +18,13 @@ pub(super) fn are(count: u64) -> String {
 /// `Stays: 1 row of ob.queue, ..`.
 pub(super) fn not_restored(tables: &[NotRestored]) -> impl Iterator<Item = String> {
     tables.iter().map(|kept| format!("Stays: {kept}"))
+}
+
+/// The rows that the undo changes.
+pub(super) fn changes(summary: &Summary, full: bool) -> impl Iterator<Item = String> {
+    let lines = row_lines::lines(summary, Shown::new(full), &Style::of_stdout());
+    let heading = (!lines.is_empty()).then(|| "The undo changes these rows (now -> after):".to_owned());
+    heading.into_iter().chain(lines.into_iter().map(|line| format!("  {line}")))
 }
 
 /// The report about a refused undo.

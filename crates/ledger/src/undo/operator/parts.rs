@@ -9,6 +9,7 @@ use types::{CorrelationId, IdPrefix};
 
 use super::{Operator, TIMEOUT, UndoError, UndoOutcome};
 use crate::evidence::values::array;
+use crate::undo::NotRestored;
 use crate::undo::plans::{
     Plan, PlanMode, PlanPart, PlanReport, PlanRequest, PlanRows, StoredPlan, TrialFuture, TrialUndo, TriedUndo,
 };
@@ -68,9 +69,15 @@ impl Operator {
         Ok((plan, stored))
     }
 
-    /// The rows that the plan restores ([`crate::undo::plans::Plans::rows`]).
-    pub async fn plan_rows(&self, report: &PlanReport, most: Option<u32>) -> Result<PlanRows, UndoError> {
-        Ok(self.plans.rows(report, most, Instant::now() + TIMEOUT).await?)
+    /// The rows that the undo of these writes restores: the first `most` of them (all of them if `None`), and the numbers
+    /// of all by table and column. Rows of the tables of `not_restored` stay, and are left out.
+    pub async fn rows(
+        &self,
+        writes: &[CorrelationId],
+        not_restored: &[NotRestored],
+        most: Option<u32>,
+    ) -> Result<PlanRows, UndoError> {
+        Ok(self.plans.rows(writes, not_restored, most, Instant::now() + TIMEOUT).await?)
     }
 
     /// The stored plans whose id begins with `prefix`.

@@ -1,12 +1,13 @@
-//! The rows that a plan restores: the first ones with their values, and the numbers of all by table and column.
+//! The rows that the undo of writes restores: the first ones with their values, and the numbers of all by table and column.
 
 use pg::value::text_array;
 use tokio::time::Instant;
-use types::Principal;
+use types::{CorrelationId, Principal};
 
 use super::{PlanReport, PlanRows, PlanSummary, Plans};
 use crate::evidence::effects::{self, Current, RecordedEffects};
 use crate::evidence::values::array;
+use crate::undo::NotRestored;
 
 /// `effects::parse_effects` parses these columns.
 const ROWS_SQL: &str = "\
@@ -38,14 +39,20 @@ select json_build_object('table', n.name, 'change', n.change, 'rows', count(*), 
 from net n group by n.name, n.change order by n.name, n.change desc";
 
 impl Plans {
-    /// The rows that the undo of a plan restores: the first `most` of them (all of them if `None`), and the numbers of
-    /// all by table and column.
-    pub async fn rows(&self, report: &PlanReport, most: Option<u32>, deadline: Instant) -> Result<PlanRows, pg::Error> {
-        let (rows, summary) = self.found(report, most, deadline).await?;
+    /// The rows that the undo of these writes restores, without those of tables whose rows stay: the first `most` of them
+    /// (all of them if `None`), and the numbers of all by table and column.
+    pub(crate) async fn rows(
+        &self,
+        writes: &[CorrelationId],
+        not_restored: &[NotRestored],
+        most: Option<u32>,
+        deadline: Instant,
+    ) -> Result<PlanRows, pg::Error> {
+        let (rows, summary) = self.found(writes, not_restored, most, deadline).await?;
         Ok(PlanRows { effects: effects::parse_effects(rows), summary })
     }
 
-    /// Like [`Plans::rows`], for the caller: rows that it cannot read now are only counted.
+    /// The rows of a plan for the caller: those that it cannot read now are only counted.
     pub async fn rows_for(
         &self,
         caller: &Principal,
@@ -53,7 +60,7 @@ impl Plans {
         most: u32,
         deadline: Instant,
     ) -> Result<PlanRows, pg::Error> {
-        let (rows, summary) = self.found(report, Some(most), deadline).await?;
+        let (rows, summary) = self.found(&report.writes, &report.not_restored, Some(most), deadline).await?;
         let effects = match RecordedEffects::parse(rows, &caller.context) {
             Some(recorded) => Some(recorded.seen(&self.writer, caller, deadline, Current::Before).await?),
             None => None,
@@ -63,16 +70,17 @@ impl Plans {
 
     async fn found(
         &self,
-        report: &PlanReport,
+        writes: &[CorrelationId],
+        not_restored: &[NotRestored],
         most: Option<u32>,
         deadline: Instant,
     ) -> Result<(Vec<Vec<Option<String>>>, Vec<PlanSummary>), pg::Error> {
-        if report.writes.is_empty() {
+        if writes.is_empty() {
             return Ok((Vec::new(), Vec::new()));
         }
         let mut lease = self.writer.acquire(deadline).await?;
-        let kept: Vec<String> = report.not_restored.iter().map(|kept| kept.table.clone()).collect();
-        let (writes, kept) = (Some(array(&report.writes)), Some(text_array(&kept)));
+        let kept: Vec<String> = not_restored.iter().map(|kept| kept.table.clone()).collect();
+        let (writes, kept) = (Some(array(writes)), Some(text_array(&kept)));
         let params = [writes.clone(), most.map(|most| most.to_string()), kept.clone()];
         let rows = lease.run_one(ROWS_SQL, &params, deadline).await?.rows;
         let summary = lease.run_one(SUMMARY_SQL, &[writes, kept], deadline).await?.rows;
