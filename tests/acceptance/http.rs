@@ -1,5 +1,6 @@
 //! MCP over HTTP: the checks before a tool, sessions and their ends, and calls whose client or server stops.
 
+mod accepted_types;
 mod asked;
 mod crowded;
 mod direct;
@@ -10,6 +11,7 @@ mod hostile;
 mod issuers;
 mod limits;
 mod load;
+mod nginx;
 mod outage;
 mod raw;
 mod refusals;

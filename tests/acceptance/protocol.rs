@@ -37,10 +37,16 @@ async fn an_invalid_message_gets_a_json_rpc_error_and_the_server_continues() {
         server.send(line).await;
         let answer = server.receive().await;
         assert_eq!(answer["error"]["code"], code, "{}: {answer}", &line[..line.len().min(60)]);
+        // A client matches its answer by the id.
+        let id = if line.contains(r#""id":1,"#) { json!(1) } else { Value::Null };
+        assert_eq!(answer["id"], id, "{}: {answer}", &line[..line.len().min(60)]);
         lives(&mut server).await;
     }
     server.send("").await;
     lives(&mut server).await;
+    server.send("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}").await;
+    let answer = server.receive().await;
+    assert_eq!((&answer["id"], &answer["result"]), (&json!(2), &json!({})), "{answer}");
     assert!(server.close().await);
 }
 

@@ -125,6 +125,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ),
     ("docs/setup/deploy.md", "apiVersion: v1", "the_pods_of_kubernetes_serve_and_their_probes_are_answered"),
     ("docs/setup/proxy.md", "[http]", "the_sample_of_trusted_proxies_is_read"),
+    ("docs/setup/proxy.md", "location / {", "sessions_of_both_transports_work_through_nginx"),
     ("docs/setup/proxy.md", "defaults", "the_haproxy_configuration_is_valid"),
     ("docs/setup/pgbouncer.md", "; pgbouncer.ini", "documented(\"ini\")"),
     ("docs/setup/pgbouncer.md", "create role pgbouncer", "documented(\"sql\")"),

@@ -22,6 +22,7 @@
 //! (`request_context`). Memory and permits of a request are released when its response has been written or its client
 //! has gone (`response_body`).
 
+mod accepted_types;
 mod active_backend;
 mod body;
 mod client_address;

@@ -28,7 +28,9 @@ impl AppState {
         Router::new()
             .route("/", get(health::root))
             .route("/mcp", any(streamable::handle))
+            .route("/mcp/", any(streamable::handle))
             .route("/sse", get(sse::open))
+            .route("/sse/", get(sse::open))
             .route("/message", post(sse::message))
             .route("/healthz", get(health::healthz))
             .route("/readyz", get(health::readyz))
@@ -95,6 +97,6 @@ async fn on_every_route(
 fn route(path: &str) -> &'static str {
     ["/", "/mcp", "/sse", "/message", "/healthz", "/readyz", "/metrics"]
         .into_iter()
-        .find(|route| *route == path)
+        .find(|route| *route == path || path.strip_suffix('/').is_some_and(|path| !path.is_empty() && path == *route))
         .unwrap_or(if path.starts_with(METADATA_PATH) { METADATA_PATH } else { "other" })
 }

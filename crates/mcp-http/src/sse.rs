@@ -11,7 +11,7 @@ use axum::extract::{Query, State};
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::{StreamExt, stream};
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use rmcp::ServiceExt;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -61,7 +61,9 @@ pub(crate) async fn open(
     });
     let events = stream::once(async { Ok(endpoint) }).chain(messages).take_until(ended.cancelled_owned());
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
-    let (parts, body) = Sse::new(events).keep_alive(keep_alive).into_response().into_parts();
+    let (mut parts, body) = Sse::new(events).keep_alive(keep_alive).into_response().into_parts();
+    // nginx holds back a stream otherwise, also its head.
+    parts.headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     Ok(Response::from_parts(parts, pending.into_body(body)))
 }
 

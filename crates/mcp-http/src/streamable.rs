@@ -17,6 +17,7 @@ use rmcp::model::{
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use types::ClientInfo;
 
+use crate::accepted_types::AcceptedTypes;
 use crate::active_backend::ActiveBackend;
 use crate::body::{self, RequestBody};
 use crate::client_address::ClientAddress;
@@ -32,9 +33,11 @@ const SESSION: &str = "mcp-session-id";
 pub(crate) async fn handle(
     State(state): State<Arc<AppState>>,
     Extension(caller): Extension<ClientAddress>,
-    request: Request<Body>,
+    mut request: Request<Body>,
 ) -> Result<Response<Body>, HttpError> {
     let client = state.authorize(&caller, request.headers()).await?;
+    let accepted = AcceptedTypes::of(request.headers());
+    accepted.complete(&mut request);
     let is_delete = request.method() == Method::DELETE;
     let mut pending = PendingBody::default();
     let named = requested_session(&client, &request)?;
@@ -65,8 +68,8 @@ pub(crate) async fn handle(
         reserved.map_err(|most| HttpError::TooManySessions { most })?;
     }
     let context = request_context(&state, &client, initialize);
-    let response = dispatch(&client.active, session, context, request).await?;
-    let (mut parts, body) = response.into_parts();
+    let response = dispatch(&client.active, session, context, request).await?.map(Body::new);
+    let (mut parts, body) = accepted.only_json(response).await.into_parts();
     if is_delete && parts.status == StatusCode::ACCEPTED {
         // The session has ended already. Python's client treats 202 as a failure.
         parts.status = StatusCode::NO_CONTENT;

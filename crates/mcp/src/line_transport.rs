@@ -17,13 +17,10 @@ use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 use types::{Line, LineCodec};
 
-use crate::message::{self, MAX_IN_FLIGHT_BYTES, MAX_MESSAGE_BYTES, ParseError, SERVER_ERROR};
+use crate::message::{self, MAX_ID_BYTES, MAX_IN_FLIGHT_BYTES, MAX_MESSAGE_BYTES, ParseError, SERVER_ERROR};
 use crate::message_writer;
 use crate::result_encoding;
 use crate::transport_context::{ResponseScope, TransportContext};
-
-/// The longest id that is kept of an over-long line, in bytes.
-const MAX_ID_BYTES: usize = 256;
 
 pub(crate) struct LineTransport<R, W> {
     lines: FramedRead<R, LineCodec>,

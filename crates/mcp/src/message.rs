@@ -6,10 +6,13 @@ use std::fmt;
 use rmcp::model::{ClientNotification, ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use serde_json::value::RawValue;
-use types::{StrictJsonError, quoted};
+use types::{IdScanner, StrictJsonError, quoted};
 
 /// The longest message that is read, in bytes: twice what the ledger records of a call.
 pub const MAX_MESSAGE_BYTES: usize = 4 << 20;
+
+/// The longest id that is kept of a text that is not a message, in bytes.
+pub(crate) const MAX_ID_BYTES: usize = 256;
 
 /// The most values in a message. PostgreSQL accepts 65,535 parameters.
 const MAX_VALUES: usize = 70_000;
@@ -56,7 +59,9 @@ impl fmt::Debug for ParseError {
 pub fn parse(text: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize), ParseError> {
     let values = types::check_strict_json(text, MAX_VALUES).map_err(|refused| match refused {
         StrictJsonError::InvalidJson(error) => {
-            ParseError::new(ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None), None)
+            // A client matches its answer by the id, and waits without one.
+            let id = IdScanner::find(text, MAX_ID_BYTES).and_then(|id| serde_json::from_value(id).ok());
+            ParseError::new(ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None), id)
         }
         StrictJsonError::RepeatedKey(_) => invalid_request(text, &refused),
         StrictJsonError::TooManyValues(_) => invalid_request(text, &format_args!("{refused}; give many as one text")),

@@ -25,6 +25,7 @@ pub const GO_PACKAGES: &str = "/usr/share/gocode";
 pub enum External {
     Curl,
     HaProxy,
+    Nginx,
     PgBouncer,
     /// The server of etcd, in which Patroni keeps who the primary is.
     Etcd,
@@ -52,9 +53,10 @@ pub enum External {
 }
 
 impl External {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Curl,
         Self::HaProxy,
+        Self::Nginx,
         Self::PgBouncer,
         Self::Etcd,
         Self::Patroni,
@@ -75,6 +77,7 @@ impl External {
         match self {
             Self::Curl => "COUNTERSIGN_TEST_CURL",
             Self::HaProxy => "COUNTERSIGN_TEST_HAPROXY",
+            Self::Nginx => "COUNTERSIGN_TEST_NGINX",
             Self::PgBouncer => "COUNTERSIGN_TEST_PGBOUNCER",
             Self::Etcd => "COUNTERSIGN_TEST_ETCD",
             Self::Patroni => "COUNTERSIGN_TEST_PATRONI",
@@ -96,6 +99,7 @@ impl External {
         match self {
             Self::Curl => "curl is not installed: apt-get install curl",
             Self::HaProxy => "HAProxy is not installed: apt-get install haproxy",
+            Self::Nginx => "nginx is not installed: apt-get install nginx-light",
             Self::PgBouncer => "PgBouncer is not installed: apt-get install pgbouncer",
             Self::Etcd => "etcd is not installed: apt-get install etcd-server",
             Self::Patroni => {
@@ -137,6 +141,7 @@ impl External {
             (Some(named), _) => Some(PathBuf::from(named)).filter(|path| path.exists()),
             (None, Self::Curl) => program("curl"),
             (None, Self::HaProxy) => program("haproxy"),
+            (None, Self::Nginx) => program("nginx"),
             (None, Self::PgBouncer) => program("pgbouncer"),
             (None, Self::Etcd) => program("etcd"),
             (None, Self::Patroni) => in_repository(".venv/patroni/bin/python"),

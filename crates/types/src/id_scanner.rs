@@ -29,6 +29,14 @@ impl IdScanner {
         Self { max_bytes, depth: 0, in_string, escaped, at_key, at_id, text: Vec::new(), id: None }
     }
 
+    /// The id in a whole text, which need not be JSON.
+    #[must_use]
+    pub fn find(text: &[u8], max_bytes: usize) -> Option<Value> {
+        let mut scanner = Self::new(max_bytes);
+        scanner.read(text);
+        scanner.id()
+    }
+
     pub fn read(&mut self, piece: &[u8]) {
         piece.iter().for_each(|byte| self.step(*byte));
     }

@@ -8,6 +8,9 @@ use tokio_util::codec::Decoder;
 
 use crate::id_scanner::IdScanner;
 
+/// The byte order mark of UTF-8, which says nothing there. A message may begin with it.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// One line of an input, without its line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
@@ -51,7 +54,10 @@ impl LineCodec {
             scanner.read(line);
             return Some(Line::TooLong(scanner.id()));
         }
-        (!line.trim_ascii().is_empty()).then(|| Line::Complete(line.slice(..length)))
+        // Some clients begin their output with a byte order mark.
+        let start = if line.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        let line = line.slice(start..length.max(start));
+        (!line.trim_ascii().is_empty()).then_some(Line::Complete(line))
     }
 }
 
@@ -120,6 +126,14 @@ mod tests {
             assert_eq!(lines(b"a\r\n\n \t\r\n\r\nb", step), [complete("a"), complete("b")]);
             assert_eq!(lines(b"", step), []);
             assert_eq!(lines(b"\n\n", step), []);
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_line() {
+        let input = b"\xef\xbb\xbfa\n\xef\xbb\xbf\r\n\xef\xbb\xbfb\r\n a\xef\xbb\xbf";
+        for step in 1..20 {
+            assert_eq!(lines(input, step), [complete("a"), complete("b"), complete(" a\u{feff}")]);
         }
     }
 

@@ -87,7 +87,7 @@ async fn a_call_whose_headers_or_metadata_are_wrong_is_refused() {
     without.as_object_mut().unwrap().remove("io.modelcontextprotocol/clientCapabilities");
     let answer = send(&client, &headers, without).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.body);
-    let answer = send(&client.with("accept", "application/json"), &headers, meta).await;
+    let answer = send(&client.with("accept", "text/event-stream"), &headers, meta).await;
     assert_eq!(answer.status, StatusCode::NOT_ACCEPTABLE, "{}", answer.body);
 }
 

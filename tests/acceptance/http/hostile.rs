@@ -89,6 +89,7 @@ async fn a_body_is_judged_by_its_type_its_size_and_its_shape_before_anything_els
     for (body, code, id) in [
         (deep.as_bytes(), -32700, Value::Null),
         (b"{bad", -32700, Value::Null),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"ping\",\"params\":{\"a\":NaN}}", -32700, json!(4)),
         (b"[]", -32600, Value::Null),
         (b"{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"tools/call\",\"params\":[]}", -32602, json!(3)),
         (call, -32602, json!(7)),

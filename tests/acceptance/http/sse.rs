@@ -61,7 +61,7 @@ impl Session {
         assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.body);
     }
 
-    async fn request(&mut self, id: u32, method: &str, params: Value) -> Value {
+    pub(crate) async fn request(&mut self, id: u32, method: &str, params: Value) -> Value {
         self.try_request(id, method, params).await.unwrap_or_else(|refused| panic!("{refused:?}"))
     }
 
