@@ -230,7 +230,9 @@ async fn the_page_of_tools_follows_from_the_registry() {
         }
         for (argument, schema) in properties {
             let required = if is_required(argument) { "yes" } else { "no" };
-            let meaning = schema["description"].as_str().unwrap().replace('|', "\\|").replace('\n', " ");
+            // Nothing stands beside alternatives.
+            let described = schema.get("description").unwrap_or(&schema["anyOf"][0]["description"]);
+            let meaning = described.as_str().unwrap().replace('|', "\\|").replace('\n', " ");
             page.push_str(&format!("| `{argument}` | {} | {required} | {meaning} |\n", kind(schema)));
         }
     }
@@ -253,6 +255,13 @@ fn check_schema(place: &str, schema: &Value) {
     }
     // Only the schemas of arguments are converted.
     if place.contains("inputSchema") {
+        // What Gemini's APIs are said to refuse, and with it the whole request.
+        assert!(
+            !object.contains_key("anyOf") || object.len() == 1,
+            "C-1: {place} has something beside anyOf: {schema}"
+        );
+        assert!(object.get("format").is_none_or(|format| format == "date-time"), "C-1: {place}: {schema}");
+        assert!(object.get("type").is_none_or(|kind| kind != "null"), "C-1: {place}: {schema}");
         assert!(object.contains_key("type") || object.contains_key("anyOf"), "I-7: {place} has no type");
     }
     for (name, property) in object.get("properties").and_then(Value::as_object).into_iter().flatten() {

@@ -60,8 +60,8 @@ pub use spec::{
 pub use summary::Summary;
 pub use timestamp::{is_timestamp, timestamp_in_utc};
 pub use tool_schema::{
-    any_parameter, any_scalar, any_value, decimal, enforced, envelope_schema, form, idempotency_key, integer, outline,
-    unsafe_numbers, with_numbers,
+    any_parameter, any_scalar, any_value, decimal, element, enforced, envelope_schema, form, idempotency_key, integer,
+    listed, outline, property, unsafe_numbers, with_numbers,
 };
 pub use undo::rollback;
 pub use value::validator;

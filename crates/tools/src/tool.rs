@@ -115,15 +115,10 @@ impl ToolInfo {
         }
     }
 
-    /// The schema of the arguments for clients, without `additionalProperties`: the schema of an operator may contain
-    /// it, and some clients' converters fail on it. The server still enforces it.
+    /// The schema of the arguments for clients.
     #[must_use]
-    pub fn listed_schema(&self) -> Arc<Map<String, Value>> {
-        let mut schema = Arc::clone(&self.input_schema);
-        if has_additional(&schema) {
-            remove_additional(Arc::make_mut(&mut schema));
-        }
-        schema
+    pub fn listed_schema(&self) -> Map<String, Value> {
+        manifest::listed(&self.input_schema)
     }
 
     /// `_meta` as clients get it: the operator's entries, the tier, the rules and the limit.
@@ -137,23 +132,6 @@ impl ToolInfo {
         meta.extend(self.limit.map(|limit| (LIMIT.to_owned(), json!(limit))));
         meta
     }
-}
-
-const ADDITIONAL: &str = "additionalProperties";
-
-/// Looks for the keyword, but not for properties of the same name.
-fn has_additional(schema: &Map<String, Value>) -> bool {
-    let inner = |part: &Value| part.as_object().is_some_and(has_additional);
-    schema.contains_key(ADDITIONAL)
-        || schema.get("items").is_some_and(inner)
-        || schema.get("properties").and_then(Value::as_object).is_some_and(|all| all.values().any(inner))
-}
-
-fn remove_additional(schema: &mut Map<String, Value>) {
-    schema.remove(ADDITIONAL);
-    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
-    properties.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut).for_each(remove_additional);
-    schema.get_mut("items").and_then(Value::as_object_mut).into_iter().for_each(remove_additional);
 }
 
 /// MCP's tool annotations, derived from the kind of tool.

@@ -32,6 +32,7 @@ fn plain_value(schema: &Value) -> Value {
         (Value::Null, Some("boolean")) => json!(false),
         (Value::Null, Some("array")) => json!([]),
         (Value::Null, Some("object")) => json!({}),
+        (Value::Null, _) if schema["pattern"].as_str().is_some_and(|pattern| pattern.contains("[0-9]")) => json!("1"),
         (Value::Null, _) => json!("x"),
         (first, _) => first,
     }

@@ -7,13 +7,17 @@
 
 mod envelope;
 mod input;
+mod listed;
 mod types;
 
 pub(crate) use envelope::output_schema;
 pub use envelope::{envelope_schema, outline};
 pub(crate) use input::{IDEMPOTENCY_KEY, allowed, compare, input_schema};
 pub use input::{form, idempotency_key};
-pub use types::{any_parameter, any_scalar, any_value, decimal, enforced, integer, unsafe_numbers, with_numbers};
+pub use listed::listed;
+pub use types::{
+    any_parameter, any_scalar, any_value, decimal, element, enforced, integer, property, unsafe_numbers, with_numbers,
+};
 
 #[cfg(test)]
 pub(crate) use types::examples;

@@ -142,11 +142,15 @@ fn is_unsafe(number: &str, schema: &Value) -> bool {
     }
 }
 
-fn element(schema: &Value) -> &Value {
+/// The schema of the elements of an array.
+#[must_use]
+pub fn element(schema: &Value) -> &Value {
     schema.get("items").unwrap_or(&Value::Null)
 }
 
-fn property<'s>(schema: &'s Value, name: &str) -> &'s Value {
+/// The schema of a member of an object.
+#[must_use]
+pub fn property<'s>(schema: &'s Value, name: &str) -> &'s Value {
     schema.get("properties").and_then(|all| all.get(name)).unwrap_or(&Value::Null)
 }
 
@@ -169,7 +173,7 @@ fn number(digits: &str, is_whole: bool) -> Option<Number> {
 
 /// The alternatives of a schema that accepts a number or its digits: the schema of the number, and the pattern of the
 /// digits.
-fn digits(schema: &Map<String, Value>) -> Option<(&Map<String, Value>, &str)> {
+pub(super) fn digits(schema: &Map<String, Value>) -> Option<(&Map<String, Value>, &str)> {
     let [number, text] = schema.get("anyOf")?.as_array()?.as_slice() else { return None };
     let form = text.get("pattern")?.as_str().filter(|form| [INTEGER, DECIMAL].contains(form))?;
     Some((number.as_object()?, form))
