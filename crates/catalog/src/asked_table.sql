@@ -4,6 +4,8 @@
 , asked as (
     select * from relation
     where ($1::text is null or schema_name = $1)
-      and $2 in (name, pg_catalog.quote_ident(name), schema_name || '.' || name, pg_catalog.format('%I.%I', schema_name, name))
+      and ($2 in (name, pg_catalog.quote_ident(name), schema_name || '.' || name, pg_catalog.format('%I.%I', schema_name, name))
+           -- Quoted where it need not be.
+           or pg_catalog.replace(pg_catalog.btrim($2), '"', '') in (name, schema_name || '.' || name))
     order by name <> $2, schema_name limit 8
 )

@@ -48,6 +48,9 @@ impl ArgumentValidator {
     /// # Errors
     /// One message with every mistake, each with the name of the argument and what was expected.
     pub(crate) fn check(&self, tool: &str, mut arguments: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
+        for (name, value) in &mut arguments {
+            read_as_asked(value, manifest::property(&self.schema, name));
+        }
         arguments.retain(|name, value| !self.is_filled_in(name, value));
         let mut instance = self.instance(&arguments);
         if arguments.iter().any(|(name, value)| self.is_optional(name) && is_empty(value)) {
@@ -114,6 +117,41 @@ impl ArgumentValidator {
             _ => format!("argument \"{name}\": {error}"),
         }
     }
+}
+
+/// Reads a value as its schema asks for it: a text that is exactly one JSON value of the kind, since some clients make
+/// texts of all arguments, and a whole number with a fraction of zeros, which is an integer in JSON Schema.
+fn read_as_asked(value: &mut Value, schema: &Value) {
+    let Some(kind) = schema.get("type").and_then(Value::as_str) else { return };
+    if let Value::String(text) = value
+        && kind != "string"
+        && let Ok(read) = serde_json::from_str::<Value>(text)
+        && matches!(
+            (&read, kind),
+            (Value::Array(_), "array")
+                | (Value::Object(_), "object")
+                | (Value::Bool(_), "boolean")
+                | (Value::Number(_), "number" | "integer")
+        )
+    {
+        *value = read;
+    }
+    match value {
+        Value::Number(number) if kind == "integer" => *number = whole(number),
+        Value::Array(items) => items.iter_mut().for_each(|item| read_as_asked(item, manifest::element(schema))),
+        _ => {}
+    }
+}
+
+/// The number without a fraction of zeros and without an exponent, if it is whole: in JSON Schema `7.0` and `0.7e1` are
+/// the integer 7.
+fn whole(number: &Number) -> Number {
+    let text = canonical_json(&Value::Number(number.clone()));
+    let whole = match text.split_once('.') {
+        Some((whole, fraction)) if fraction.bytes().all(|digit| digit == b'0') => whole,
+        _ => &text,
+    };
+    whole.parse().unwrap_or_else(|_| number.clone())
 }
 
 /// Maximum number of an enum's values in a message.
@@ -253,17 +291,11 @@ const KEYS_OF_OURS: [&str; 12] = [
     "correlation_id",
 ];
 
-/// Normalizes a value. In JSON Schema `7.0` and `0.7e1` are the integer 7, so they are valid for an integer
-/// parameter. `"1.50"` is the number 1.50 for a numeric parameter. A time with time zone is converted to UTC.
+/// Normalizes a value. `7.0` is the integer 7. `"1.50"` is the number 1.50 for a numeric parameter. A time with time zone is converted to UTC.
 fn one_spelling(value: Value, ty: &PgType) -> Value {
     match (value, &ty.base().kind) {
         (Value::Number(number), TypeKind::Scalar(Scalar::Int2 | Scalar::Int4 | Scalar::Int8)) => {
-            let text = canonical_json(&Value::Number(number.clone()));
-            let whole = match text.split_once('.') {
-                Some((whole, fraction)) if fraction.bytes().all(|digit| digit == b'0') => whole,
-                _ => &text,
-            };
-            whole.parse::<Number>().map_or(Value::Number(number), Value::Number)
+            Value::Number(whole(&number))
         }
         (Value::String(text), TypeKind::Scalar(Scalar::Int8)) => {
             let number = manifest::integer(&text).map(Value::Number);
@@ -304,6 +336,33 @@ mod tests {
             "required": ["tweet_id"],
         });
         ArgumentValidator::new(schema.as_object().unwrap(), &["pin".to_owned()], empty).unwrap()
+    }
+
+    #[test]
+    fn a_value_is_read_as_its_schema_asks_for_it() {
+        for (given, schema, read) in [
+            ("5.0", json!({"type": "integer"}), "5"),
+            ("1e1", json!({"type": "integer"}), "10"),
+            ("-0.7e1", json!({"type": "integer"}), "-7"),
+            ("5.5", json!({"type": "integer"}), "5.5"),
+            ("5.0", json!({"type": "number"}), "5.0"),
+            ("\"5\"", json!({"type": "integer"}), "5"),
+            ("\" 5.0 \"", json!({"type": "integer"}), "5"),
+            ("\"true\"", json!({"type": "boolean"}), "true"),
+            ("\"[7, \\\"a\\\"]\"", json!({"type": "array"}), "[7,\"a\"]"),
+            ("[1.0, \"2\"]", json!({"type": "array", "items": {"type": "integer"}}), "[1,2]"),
+            ("\"{\\\"id\\\": 1}\"", json!({"type": "object"}), "{\"id\":1}"),
+            // Another kind, more than one value, a text that is asked for, and no kind.
+            ("\"[7]\"", json!({"type": "object"}), "\"[7]\""),
+            ("\"7 8\"", json!({"type": "integer"}), "\"7 8\""),
+            ("\"null\"", json!({"type": "array"}), "\"null\""),
+            ("\"7\"", json!({"type": "string"}), "\"7\""),
+            ("\"7\"", json!({"anyOf": [{"type": "number"}, {"type": "string"}]}), "\"7\""),
+        ] {
+            let mut value: Value = serde_json::from_str(given).unwrap();
+            read_as_asked(&mut value, &schema);
+            assert_eq!(value.to_string(), read, "{given} {schema}");
+        }
     }
 
     fn checked(arguments: &str, empty: EmptyValues) -> Result<String, Failure> {

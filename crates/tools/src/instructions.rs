@@ -31,7 +31,7 @@ const DUPLICATES: &str = "A call identical to one that succeeded within the last
 const PROPOSALS: &str = "A write that answers requires_approval was not made yet.";
 
 /// What a server without a ledger says: to agents in its instructions, and to operators.
-pub const READS_ONLY: &str = "the database has no ledger, so only reads are served. For writes, the operator runs \
+pub const READS_ONLY: &str = "the database has no ledger for this login, so only reads are served. For writes, the operator runs \
     `countersign init --schema SCHEMA --config FILE`, and starts the server again with --config FILE";
 
 /// The instructions for a session that begins before the database is reachable. A client reads instructions only

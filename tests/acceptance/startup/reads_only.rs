@@ -60,7 +60,10 @@ fn orders() -> [Value; 1] {
 async fn a_server_without_a_ledger_reads_and_tells_how_writes_come() {
     let shop = Foreign::new("reads_only").await;
     let agent = RawStdioServer::connected(|| shop.serve(&shop.reader), "2025-11-25").await;
-    assert!(agent.instructions().contains(&format!("The database has no ledger, {HOW_WRITES_COME}")), "{agent:?}");
+    assert!(
+        agent.instructions().contains(&format!("The database has no ledger for this login, {HOW_WRITES_COME}")),
+        "{agent:?}"
+    );
     agent.close().await;
     let server = Server::start(shop.serve(&shop.reader)).await;
     assert_eq!(server.tool_names().await, READING);
@@ -81,6 +84,35 @@ async fn a_server_without_a_ledger_reads_and_tells_how_writes_come() {
     }
     server.close().await;
     assert_eq!(shop.db.value("select status from shop.orders").await, "open");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_without_rights_on_the_ledger_reads_beside_it() {
+    let db = testkit::database().await;
+    let reader = format!("plain_{}", db.name());
+    db.run(&format!(
+        "create role {reader} login; create schema shop; create table shop.orders (id int primary key, status text);
+         insert into shop.orders values (1, 'open'); grant usage on schema shop to {reader}; grant select on shop.orders to {reader}"
+    ))
+    .await;
+    let command = || {
+        let mut command = Server::bare_command(&db);
+        command.env("DATABASE_URL", db.url_as(&reader));
+        command
+    };
+    for profile in ["readonly", "minimal", "write"] {
+        let mut command = command();
+        command.args(["--profile", profile]);
+        let server = Server::start(command).await;
+        assert_eq!(server.query("select * from shop.orders").await, orders(), "{profile}");
+        server.close().await;
+    }
+    let doctor = run_countersign(&db.url_as(&reader), &["doctor"]).await;
+    assert_says(&doctor.out, &["warning    ledger", HOW_WRITES_COME]);
+    assert_eq!(doctor.code, 0, "{}", doctor.out);
+    // What needs the ledger says which right is missing.
+    let refused = startup_error(command().arg("--execute-sql=rows")).await;
+    assert!(refused.contains("permission denied for schema countersign"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -118,7 +118,7 @@ impl ToolBuilder {
     ) -> anyhow::Result<Self> {
         let needing = needing_a_ledger(settings, database, demo);
         let ledger = Ledger::new(target.clone(), database.ledger.clone());
-        let has_ledger = !needing.is_empty() || ledger.exists().await?;
+        let has_ledger = !needing.is_empty() || ledger.is_open().await?;
         if has_ledger {
             ledger.check().await.map_err(|error| missing_for(error, &needing))?;
             ledger.check_identity().await?;
@@ -163,9 +163,9 @@ impl ToolBuilder {
         ledger::can_connect(&self.target).await.is_ok()
     }
 
-    /// Whether the database has a ledger now.
+    /// Whether the database has a ledger for this login now.
     pub(crate) async fn finds_ledger(&self) -> anyhow::Result<bool> {
-        Ok(self.services.ledger.exists().await?)
+        Ok(self.services.ledger.is_open().await?)
     }
 
     pub(crate) fn sources(&self, settings: &DatabaseSettings) -> anyhow::Result<Vec<Source>> {

@@ -157,6 +157,14 @@ impl Ledger {
         Ok(!self.rows(sql, &[]).await?.is_empty())
     }
 
+    /// Whether this database has a ledger that this login may use. One that may only read tables is not served less where
+    /// somebody has made a ledger.
+    pub async fn is_open(&self) -> Result<bool, pg::Error> {
+        let sql = "select from pg_catalog.pg_namespace n where n.nspname = 'countersign' \
+                       and pg_catalog.has_schema_privilege(n.oid, 'usage')";
+        Ok(!self.rows(sql, &[]).await?.is_empty())
+    }
+
     /// Checks that the ledger exists and has this binary's version, and returns the version.
     ///
     /// # Errors

@@ -63,7 +63,8 @@ impl DescribeDatabase {
         let masks = self.masks.of(&call.profile, &call.principal.account_id).cloned();
         let describer = self.describer.with_masks(masks).for_caller(&call.principal.context);
         let tools = &call.tools;
-        let schema = arguments.schema.as_deref();
+        let schema = arguments.schema.as_deref().map(unquoted);
+        let schema = schema.as_deref();
         let serves = |name: &str| tools.info(name).is_some();
         match (&arguments.table, &arguments.tables, &arguments.search) {
             (Some(table), None, None) => describer.table(schema, table, &serves).await,
@@ -81,4 +82,11 @@ impl DescribeDatabase {
             }
         }
     }
+}
+
+/// A name without the quotes that SQL may need.
+fn unquoted(name: &str) -> String {
+    let name = name.trim();
+    let quoted = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
+    quoted.map_or_else(|| name.to_owned(), |name| name.replace("\"\"", "\""))
 }

@@ -77,7 +77,8 @@ async fn examine(target: &ConnectOptions, database: &DatabaseSettings, settings:
     };
     findings.extend(pooler::examine(target).await);
     findings.extend(replication::examine(&ledger.doctor(), database).await);
-    if bootstrap::needing_a_ledger(settings, database, false).is_empty() && matches!(ledger.exists().await, Ok(false)) {
+    if bootstrap::needing_a_ledger(settings, database, false).is_empty() && matches!(ledger.is_open().await, Ok(false))
+    {
         findings.push(Finding::broken("ledger", READS_ONLY).into_warning());
         findings.extend(roles::own_reader(target, database).await);
         findings.extend(roles::of_callers(&ledger, target, database, settings, false).await);
