@@ -48,9 +48,18 @@ async fn rows_that_are_converted_have_the_limits_of_all_rows() {
     // Rows of 20 kB: the first megabyte of them, whether a portion holds it or not.
     for count in [60, 400] {
         let query = format!("select row(repeat('x', 20000), now()) as r from generate_series(1, {count})");
-        let data = server.succeed("query_database", json!({"query": query})).await["data"].clone();
+        let call = json!({"query": query, "row_limit": 500});
+        let data = server.succeed("query_database", call).await["data"].clone();
         assert_eq!((&data["row_count"], &data["truncated"]), (&json!(52), &json!(true)));
+        // Without a number of rows the answer is for a model.
+        let data = server.succeed("query_database", json!({"query": query})).await["data"].clone();
+        assert_eq!((&data["row_count"], &data["truncated_by"]), (&json!(3), &json!("max_bytes")));
+        assert!(data["hint"].as_str().unwrap().contains("give a row_limit for a larger answer"), "{}", data["hint"]);
     }
+    // A first row is there, whatever its size up to the limit.
+    let query = json!({"query": "select repeat('x', 200000) as long from generate_series(1, 2)"});
+    let data = server.succeed("query_database", query).await["data"].clone();
+    assert_eq!((&data["row_count"], &data["truncated"]), (&json!(1), &json!(true)));
     // 2 kB that become 40 kB: the answer is cut where the JSON of its rows exceeds the limit, not their text.
     db.run(
         "create type social.tick as enum ('t');
@@ -61,7 +70,8 @@ async fn rows_that_are_converted_have_the_limits_of_all_rows() {
     .await;
     let ticks = "array_fill('t'::social.tick, array[100]) as ticks";
     let query = format!("select {ticks} from generate_series(1, 50)");
-    let data = server.succeed("query_database", json!({"query": query})).await["data"].clone();
+    let call = json!({"query": query, "row_limit": 500});
+    let data = server.succeed("query_database", call).await["data"].clone();
     assert_eq!((&data["row_count"], &data["truncated"]), (&json!(26), &json!(true)));
     assert_eq!(data["rows"][25]["ticks"][99].as_str().map(str::len), Some(400));
     // One row alone is too much.

@@ -81,6 +81,8 @@ impl JsonRows {
 pub(crate) struct JsonRowsBuilder {
     writer: RowWriter,
     max_bytes: usize,
+    /// The bytes after which only a first row is taken.
+    enough_bytes: usize,
     /// The bytes of the rows so far, including a row that did not fit.
     bytes: usize,
     open_array: Vec<u8>,
@@ -90,7 +92,12 @@ pub(crate) struct JsonRowsBuilder {
 impl JsonRowsBuilder {
     /// A builder for at most `max_bytes` of JSON text.
     pub(crate) fn new(writer: RowWriter, max_bytes: usize) -> Self {
-        Self { writer, max_bytes, bytes: 0, open_array: Vec::new(), ends: Vec::new() }
+        Self { writer, max_bytes, enough_bytes: max_bytes, bytes: 0, open_array: Vec::new(), ends: Vec::new() }
+    }
+
+    /// Takes at most `bytes` of JSON text, but a first row up to the limit.
+    pub(crate) fn with_enough(self, bytes: usize) -> Self {
+        Self { enough_bytes: bytes, ..self }
     }
 
     /// Appends a row in PostgreSQL's text form, as it arrives. Returns `false` if it does not fit after the earlier
@@ -120,7 +127,8 @@ impl JsonRowsBuilder {
         let written = write(&self.writer, &mut self.open_array);
         let size = self.open_array.len() - start - 1;
         self.bytes += size;
-        if written.is_ok() && self.bytes <= self.max_bytes {
+        let most = if self.ends.is_empty() { self.max_bytes } else { self.max_bytes.min(self.enough_bytes) };
+        if written.is_ok() && self.bytes <= most {
             self.ends.push(self.open_array.len());
             return Ok(true);
         }

@@ -19,7 +19,11 @@ pub(super) const NAME: &str = "query_database";
 
 const DESCRIPTION: &str = "Execute a read-only SQL query. One statement: SELECT, WITH, \
     EXPLAIN, SHOW, VALUES or TABLE. At most {rows} rows unless row_limit or the query's own \
-    LIMIT says otherwise.";
+    LIMIT says otherwise, and without row_limit about 80 kB.";
+
+/// The most bytes of rows in an answer to a call without `row_limit`, but for a single row: about 20,000 tokens. Some
+/// clients stop at 25,000.
+const DEFAULT_ANSWER_BYTES: usize = 80_000;
 
 /// What the agent sends.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -102,13 +106,22 @@ impl QueryData {
 }
 
 /// A hint on how to get the omitted rows.
-fn next_rows(by: TruncatedBy, next: Option<&NextPage>) -> Cow<'static, str> {
+fn next_rows(by: TruncatedBy, next: Option<&NextPage>, enough_bytes: Option<usize>) -> Cow<'static, str> {
     let how =
         "order by a unique key of the table whose columns are all in the result, and repeat the call with `after`";
     match (by, next) {
         (TruncatedBy::RowLimit, Some(NextPage::After(_))) => "For the next rows, repeat the call with the same query and \
             params and `after` set to next.after, or give a larger row_limit."
             .into(),
+        (TruncatedBy::MaxBytes, next) if enough_bytes.is_some() => {
+            let after = "For the next rows, repeat the call with the same query and params and `after` set to next.after. ";
+            let after = if matches!(next, Some(NextPage::After(_))) { after } else { "" };
+            format!(
+                "{after}Without row_limit an answer has at most {DEFAULT_ANSWER_BYTES} bytes. Select fewer or shorter columns, \
+                 for example left(column, 200), ask for row_format \"array\", or give a row_limit for a larger answer."
+            )
+            .into()
+        }
         (TruncatedBy::MaxBytes, Some(NextPage::After(_))) => "For the next rows, repeat the call with the same query and \
             params and `after` set to next.after. A larger row_limit does not help; shorter columns do, for example \
             left(column, 200)."
@@ -135,17 +148,31 @@ fn reason(next: Option<&NextPage>) -> String {
 pub(super) fn tool(queries: QueryReader, defaults: QueryDefaults) -> Box<dyn Tool> {
     let max_bytes = defaults.max_bytes.and_then(|bytes| bytes.try_into().ok());
     let reader = queries.reader.with_defaults(defaults.row_limit, max_bytes);
-    let state = (QueryReader { reader, ..queries }, defaults.row_format.unwrap_or_default());
-    Builtin::boxed(info(state.0.reader.limits(), defaults), state, |(queries, row_format), given, call| {
-        Box::pin(query(queries, *row_format, given, call))
-    })
+    // The operator's own number of bytes is for every call.
+    let enough_bytes = max_bytes.is_none().then_some(DEFAULT_ANSWER_BYTES);
+    let state = (QueryReader { reader, ..queries }, defaults.row_format.unwrap_or_default(), enough_bytes);
+    Builtin::boxed(
+        info(state.0.reader.limits(), defaults),
+        state,
+        |(queries, row_format, enough_bytes), given: Arguments, call| {
+            let enough_bytes = enough_bytes.filter(|_| given.row_limit.is_none());
+            Box::pin(query(queries, *row_format, enough_bytes, given, call))
+        },
+    )
 }
 
 /// `row_format` is the default form of rows.
-async fn query(queries: &QueryReader, row_format: RowFormat, given: Arguments, call: Call) -> ToolResult {
+async fn query(
+    queries: &QueryReader,
+    row_format: RowFormat,
+    enough_bytes: Option<usize>,
+    given: Arguments,
+    call: Call,
+) -> ToolResult {
     telemetry::set_statement(&given.query);
     let request = ReadRequest {
         row_limit: given.row_limit,
+        enough_bytes,
         account: Some(call.principal.account_id.as_str()),
         trace: call.trace.as_deref(),
         paging: given.after.as_deref().map_or(Paging::First, Paging::After),
@@ -155,7 +182,7 @@ async fn query(queries: &QueryReader, row_format: RowFormat, given: Arguments, c
         Ok(mut result) => {
             let (permit, standby, next) = (result.permit.take(), result.standby, result.next.take());
             let number_fields = NumberFields::of_columns(&result.columns, request.format);
-            let mut data = QueryData::new(result, |by| next_rows(by, next.as_ref()));
+            let mut data = QueryData::new(result, |by| next_rows(by, next.as_ref(), enough_bytes));
             if let Some(NextPage::After(after)) = next {
                 // A client sends the values back, and may change large numbers.
                 let values = after.iter().map(|value| serde_json::from_str(value.get()).unwrap_or_default());

@@ -115,6 +115,8 @@ pub struct ReadRequest<'a> {
     /// The maximum number of rows. If `None`: the default of [`ReadLimits`], or its maximum if the query has a LIMIT
     /// of its own.
     pub row_limit: Option<u32>,
+    /// The bytes of JSON text after which no further row is taken, if that is less than the reader allows.
+    pub enough_bytes: Option<usize>,
     /// The form of each row.
     pub format: RowFormat,
     /// The account on whose behalf the read runs: `countersign.account_id` in the transaction, for policies of row
@@ -130,7 +132,8 @@ impl<'a> ReadRequest<'a> {
     /// The rows of a statement up to the limits of the reader.
     #[must_use]
     pub const fn new(sql: &'a str, params: &'a [Value], format: RowFormat) -> Self {
-        Self { sql, params, row_limit: None, format, account: None, trace: None, paging: Paging::None }
+        let (row_limit, enough_bytes, paging) = (None, None, Paging::None);
+        Self { sql, params, row_limit, enough_bytes, format, account: None, trace: None, paging }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::query::row_writer::RowWriter;
 #[derive(Debug)]
 pub(super) struct RowBuffer<'a> {
     limits: &'a ReadLimits,
+    enough_bytes: usize,
     /// The row limit that the caller gave.
     asked: Option<u32>,
     trace: Option<&'a ReadTrace>,
@@ -38,6 +39,7 @@ impl<'a> RowBuffer<'a> {
             trace: request.trace,
             format: request.format,
             row_limit: 0,
+            enough_bytes: request.enough_bytes.unwrap_or(limits.max_bytes),
             rows: JsonRowsBuilder::new(RowWriter::new(Vec::new(), request.format), limits.max_bytes),
             changed: None,
             raw: Vec::new(),
@@ -61,7 +63,8 @@ impl<'a> RowBuffer<'a> {
         if let Some(columns) = changed {
             // Nothing was written for the described columns.
             let (_, masks) = rows.finish().1.into_columns();
-            rows = JsonRowsBuilder::new(RowWriter::new(columns, self.format).with_masks(masks), self.limits.max_bytes);
+            let writer = RowWriter::new(columns, self.format).with_masks(masks);
+            rows = JsonRowsBuilder::new(writer, self.limits.max_bytes).with_enough(self.enough_bytes);
         }
         for row in &self.raw {
             if !rows.take_texts(row)? {
@@ -94,7 +97,7 @@ impl RowOutput for RowBuffer<'_> {
         }
         self.row_limit = self.limits.rows(self.asked, metadata.has_limit);
         let writer = RowWriter::new(metadata.columns.clone(), self.format).with_masks(metadata.masks.clone());
-        self.rows = JsonRowsBuilder::new(writer, self.limits.max_bytes);
+        self.rows = JsonRowsBuilder::new(writer, self.limits.max_bytes).with_enough(self.enough_bytes);
         (self.changed, self.arrived, self.bytes, self.truncated_by) = (None, 0, 0, None);
         self.raw.clear();
     }
