@@ -267,6 +267,16 @@ async fn the_operator_chooses_the_tables() {
     wide.succeed("execute_sql", update).await;
     let error = wide.fail("execute_sql", json!({"sql": "insert into shop.plain values (1)"}), "not_permitted").await;
     assert!(error["hint"].as_str().unwrap().contains("countersign track shop.plain"), "{error}");
+    // A view cannot be tracked.
+    db.run(
+        "create view shop.seen as select id, count(*) as n from shop.plain group by id; grant insert on shop.seen to countersign_writer;
+         create function shop.insert_seen() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as
+             $$ begin insert into shop.customer values (new.id + 500, 'x'); return new; end $$;
+         create trigger insert_seen instead of insert on shop.seen for each row execute function shop.insert_seen()",
+    )
+    .await;
+    let error = wide.fail("execute_sql", json!({"sql": "insert into shop.seen values (1)"}), "not_permitted").await;
+    assert!(error["hint"].as_str().unwrap().starts_with("shop.seen is a view: write to its tables"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -299,7 +309,7 @@ async fn values_are_checked_and_errors_name_their_place() {
         (json!({"sql": "update shop.customer set credit = 1 / (id - 1) where id = 1"}), "invalid_params", "22012"),
         (json!({"sql": "insert into shop.customer values (1, 'again')"}), "sql_error", "23505"),
         (json!({"sql": "updat shop.customer set credit = 1"}), "sql_error", "42601"),
-        (json!({"sql": "update customer set credit = 1"}), "sql_error", "42P01"),
+        (json!({"sql": "update customers set credit = 1"}), "sql_error", "42P01"),
         (
             json!({"sql": "update shop.customer set credit = 1; update shop.customer set credit = 2"}),
             "sql_error",
@@ -314,7 +324,7 @@ async fn values_are_checked_and_errors_name_their_place() {
     assert_eq!(error["position"], 26, "{error}");
     assert_eq!(db.value("select count(*) from shop.customer where credit <> 0").await, "0");
     for (sql, hint) in [
-        ("update customer set credit = 1", "The nearest tables that exist: shop.customer"),
+        ("update customers set credit = 1", "The nearest tables that exist: shop.customer"),
         ("update shop.color_chart set credit = 1", "shop.\"Color Chart\""),
         ("update shop.customer set credits = 1", "The nearest columns that exist: credit (in shop.customer)"),
         ("update shop.customer set credit = 1; update shop.customer set credit = 2", "call once for each"),
@@ -359,4 +369,36 @@ async fn the_profiles_write_and_admin_have_it() {
     let call = arguments(json!({"sql": "update shop.customer set credit = 1 where id = 1"}));
     let answer = server.client().call("execute_sql", call).await.unwrap();
     assert!(!answer.is_error, "{}", answer.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_without_a_schema_are_those_of_reads_and_the_whole_name_is_agreed_to() {
+    let db = shop().await;
+    db.run(&format!(
+        "alter database {} set search_path = shop, public; create schema spare; create table spare.orders (id int primary key);
+         create table spare.single (id int primary key, v int); create table spare.twice (id int primary key);
+         create table public.\"Twice\" (id int primary key); create schema other; create table other.twice (id int primary key);
+         insert into spare.single values (1, 1); grant usage on schema spare, other to countersign_reader, countersign_writer;
+         grant select on all tables in schema spare, other to countersign_reader, countersign_writer;
+         grant insert, update, delete on all tables in schema spare, other to countersign_writer;
+         select countersign.track(t) from unnest(array['spare.single', 'spare.twice', 'other.twice']::regclass[]) t",
+        db.name()
+    ))
+    .await;
+    let server = server(&db, &[]).await;
+    let sql = "update orders set note = (select max(name) from \"customer\") where orders.id = 1";
+    let proposal = server.propose("execute_sql", json!({"sql": sql})).await;
+    let whole = "update shop.orders set note = (select max(name) from shop.customer) where orders.id = 1";
+    assert_eq!(proposal["params"]["sql"], whole, "{proposal}");
+    assert_eq!(proposal["preview"]["effects"]["rows"][0]["table"], "shop.orders", "{proposal}");
+    let preview = json!({"tool": "execute_sql", "params": {"sql": sql}});
+    assert_eq!(server.succeed("preview_mutation", preview).await["data"]["rows_affected"], 1);
+    // Not in the path, and the only one of its name.
+    let proposal = server.propose("execute_sql", json!({"sql": "update single set v = 2"})).await;
+    assert_eq!(proposal["params"]["sql"], "update spare.single set v = 2");
+    // A name within the statement stays, and so does one that may be several tables.
+    let cte = "with orders as (select 1 as id) update spare.single set v = 3 where id in (select id from orders)";
+    assert_eq!(server.propose("execute_sql", json!({"sql": cte})).await["params"]["sql"], cte);
+    let error = server.fail("execute_sql", json!({"sql": "delete from twice"}), "sql_error").await;
+    assert!(error["message"].as_str().unwrap().contains("\"twice\" does not exist"), "{error}");
 }

@@ -29,7 +29,8 @@ pub async fn statement_hint(names: &CatalogNames, sql: &str, error: &DescribeErr
     Some(hints.into_iter().flatten().collect::<Vec<_>>().join(" ")).filter(|hint| !hint.is_empty())
 }
 
-const UNDEFINED_TABLE: &str = "42P01";
+/// The SQLSTATE of a table that does not exist.
+pub(crate) const UNDEFINED_TABLE: &str = "42P01";
 
 const QUALIFY: &str =
     "A manifest writes tables with their schema: its statements run with pg_catalog alone as search_path.";

@@ -23,6 +23,7 @@ mod error_position;
 mod form;
 mod hints;
 mod names;
+mod qualify;
 mod queries;
 mod read_failure;
 mod resources;
@@ -34,6 +35,7 @@ mod truncate;
 pub use describer::DatabaseDescriber;
 pub use hints::{HINT_TIMEOUT, corrected, statement_hint};
 pub use names::CatalogNames;
+pub use qualify::qualified;
 pub use read_failure::{RowsPage, Truncation, ledger_failure, read_failure};
 pub use resources::{
     CompletionRequest, Completions, ResourceEntry, ResourcePage, ResourceRegistry, ResourceUri, UriTemplate,

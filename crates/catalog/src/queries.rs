@@ -33,6 +33,10 @@ const LISTING: &str = concat!(include_str!("readable.sql"), include_str!("listin
 const SCHEMA_COMPLETION: &str = concat!(include_str!("readable.sql"), include_str!("schema_completion.sql"));
 const TABLE_COMPLETION: &str = concat!(include_str!("readable.sql"), include_str!("table_completion.sql"));
 const MENTIONED_TABLES: &str = concat!(include_str!("readable.sql"), include_str!("mentioned_tables.sql"));
+const SEARCHED_TABLE: &str = "\
+select pg_catalog.format('%I.%I', n.nspname, c.relname) as name \
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+where c.oid = pg_catalog.to_regclass(pg_catalog.quote_ident($1))";
 const COLUMN_NAMES: &str = concat!(include_str!("readable.sql"), include_str!("column_names.sql"));
 const FUNCTION_NAMES: &str = include_str!("function_names.sql");
 const FUNCTION_SIGNATURES: &str = include_str!("function_signatures.sql");
@@ -169,6 +173,12 @@ pub(crate) struct TableName {
 /// All tables, or those whose names have a similar length to `wanted`.
 pub(crate) async fn table_names(reader: &Reader, wanted: Option<&str>) -> Result<Listed<TableName>, ReadError> {
     list(reader, TABLE_NAMES, &[json!(wanted)]).await
+}
+
+/// The table that a read finds by this name without a schema, as SQL with its schema.
+pub(crate) async fn searched_table(reader: &Reader, name: &str) -> Result<Option<String>, ReadError> {
+    let found: Vec<FoundNames> = ask(reader, SEARCHED_TABLE, &[json!(name)]).await?;
+    Ok(found.into_iter().next().map(|it| it.name))
 }
 
 /// The tables whose name is one of these words, which are in lower case.

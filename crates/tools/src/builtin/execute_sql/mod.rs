@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use catalog::CatalogNames;
 use ledger::proposals::NewProposal;
-use ledger::{WriteCall, WriteExecutor, WriteRequest};
+use ledger::{Ledger, WriteCall, WriteExecutor, WriteRequest};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ const MAX_SQL_BYTES: u32 = 1 << 20;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// One SQL statement in PostgreSQL's dialect; qualify tables with their schema.
+    /// One SQL statement in PostgreSQL's dialect.
     #[schemars(length(min = 1, max = 1_048_576))]
     sql: String,
     /// The values of $1, $2, ... in order: JSON of their types, or text.
@@ -66,6 +66,7 @@ pub(super) struct ExecuteSql {
     /// The names that hints are made of; `None` if nothing is read.
     names: Option<CatalogNames>,
     settings: ExecuteSqlSettings,
+    ledger: Ledger,
 }
 
 impl ExecuteSql {
@@ -76,7 +77,18 @@ impl ExecuteSql {
         names: Option<CatalogNames>,
     ) -> Self {
         let (executor, flow) = (Arc::clone(executor), ApprovalFlow::new(services));
-        Self { executor, flow, names, settings: settings.clone() }
+        Self { executor, flow, names, settings: settings.clone(), ledger: services.ledger.clone() }
+    }
+
+    /// The statement with the schemas of tables that reads find without one. What people see and what runs is this text.
+    async fn qualified(&self, sql: String, call: &Call) -> String {
+        match &self.names {
+            Some(names) if self.settings.modifications.is_some() => {
+                let names = names.for_caller(&call.principal.context);
+                catalog::qualified(&names, &self.ledger, sql, call.deadline).await
+            }
+            _ => sql,
+        }
     }
 
     /// The tool itself. Its arguments stay unparsed, as in a preview.
@@ -90,6 +102,7 @@ impl WriteTool for ExecuteSql {
         Box::pin(async move {
             let Arguments { sql, params, idempotency_key } = parsed(NAME, arguments)?;
             telemetry::set_statement(&sql);
+            let sql = self.qualified(sql, call).await;
             let params = Map::from_iter([("sql".to_owned(), Value::from(sql)), ("params".to_owned(), params.into())]);
             let write = WriteCall { idempotency_key, ..call.write(NAME, params, &self.executor) };
             let mut proposal = NewProposal::builtin(TITLE, self.settings.tier, ApprovalRule::default());
