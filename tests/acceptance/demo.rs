@@ -27,7 +27,13 @@ async fn the_demo_shows_every_step_and_ends_with_a_configuration_that_works() {
     let folder = tempfile::Builder::new().prefix("countersign-demo-test").tempdir_in(std::env::temp_dir()).unwrap();
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let home = folder.path().join("demo");
-    let first = run(&home, &[]).await;
+    let short = run(&home, &[]).await;
+    assert!(short.lines().count() <= 30, "{short}");
+    for part in ["   ok The records are in a signed log", "countersign demo --verbose", "countersign demo --console"] {
+        assert!(short.contains(part), "{part}: {short}");
+    }
+    assert!(short.lines().all(|line| line.chars().count() <= 100), "{short}");
+    let first = run(&home, &["--fresh", "--verbose"]).await;
     for part in [
         "using PostgreSQL",
         "tools/list",

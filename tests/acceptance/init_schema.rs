@@ -401,3 +401,54 @@ async fn the_variable_names_a_file_to_read_and_the_flag_one_to_write() {
     command.env_remove("DATABASE_URL").env("XDG_CONFIG_HOME", config_home()).arg("init").arg("--config").arg(&read);
     assert!(run(&mut command).await.out.contains("is ready"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_read_the_schemas_that_were_named_and_no_other() {
+    let db = Database::empty("init_readers").await;
+    db.run(&format!(
+        "{SHOP}; create schema hr; create table hr.salary (id int primary key, amount int); create schema \"Crm\""
+    ))
+    .await;
+    db.run("create table \"Crm\".\"Account\" (id int primary key); create table \"Crm\".lead (id int primary key)")
+        .await;
+    let writer = named(&db, "writer");
+    let init = async |more: &[&str]| succeed(&db.url(), &[&["init", "--writer", &writer][..], more].concat()).await;
+    let said = init(&["--schema", "Shop"]).await;
+    assert!(
+        said.contains("left     agents cannot read the other schemas (--reader-schema opens one): Crm, hr\n"),
+        "{said}"
+    );
+    let reader = db.value("select role_name from countersign.reader_login where not for_callers").await;
+    let readable = async || {
+        db.value(&format!(
+            "select coalesce(string_agg(c.oid::regclass::text, ' ' order by c.oid::regclass::text), '') from pg_class c
+             join pg_namespace n on n.oid = c.relnamespace where c.relkind = 'r' and n.nspname in ('hr', 'Crm')
+             and has_schema_privilege('{reader}', n.oid, 'usage') and has_table_privilege('{reader}', c.oid, 'select')"
+        ))
+        .await
+    };
+    assert_eq!(readable().await, "");
+    // Not by a later `init` without a name, such as that of a new version.
+    init(&[]).await;
+    assert_eq!(readable().await, "");
+    // A schema is opened by its name, to read alone or with writes.
+    init(&["--reader-schema", "Crm"]).await;
+    assert_eq!(readable().await, "\"Crm\".\"Account\" \"Crm\".lead");
+    let wrote = format!("select has_table_privilege('{writer}', '\"Crm\".lead', 'insert')");
+    assert_eq!(db.value(&wrote).await, "f");
+    // What is revoked in an open schema stays revoked, and a schema that is made again is opened again.
+    db.run(&format!("revoke select on \"Crm\".lead from {reader}")).await;
+    init(&["--schema", "Crm"]).await;
+    assert_eq!(readable().await, "\"Crm\".\"Account\"");
+    db.run("drop schema \"Crm\" cascade; create schema \"Crm\"; create table \"Crm\".\"Account\" (id int primary key)")
+        .await;
+    init(&["--schema", "Crm"]).await;
+    assert_eq!(readable().await, "\"Crm\".\"Account\"");
+    for option in ["--schema", "--reader-schema"] {
+        let refused = testkit::run_countersign(&db.url(), &["init", "--writer", &writer, option, "crm"]).await.err;
+        assert!(
+            refused.contains("there is no schema \"crm\"") && refused.contains("did you mean \"Crm\"?"),
+            "{refused}"
+        );
+    }
+}

@@ -198,6 +198,9 @@ pub(crate) struct DemoArgs {
     /// Delete the data of earlier demos, and start again.
     #[arg(long)]
     pub(crate) fresh: bool,
+    /// Print each call with its answer, and the configuration of a client.
+    #[arg(long, conflicts_with = "console")]
+    pub(crate) verbose: bool,
     /// Show proposals in the console instead: a page in your browser, where you approve what an agent wants to do.
     #[arg(long)]
     pub(crate) console: bool,
@@ -237,6 +240,10 @@ pub(crate) struct InitArgs {
     /// Tables and views on which the reader's login gets SELECT.
     #[arg(long, value_parser = reader_tables(), default_value = "new", value_name = "WHICH")]
     pub(crate) reader_tables: ReaderTables,
+    /// Let agents read the tables of this schema, too. They may read the schemas of --schema; with neither option, every
+    /// schema. Can be given several times.
+    #[arg(long = "reader-schema", value_name = "SCHEMA")]
+    pub(crate) reader_schemas: Vec<String>,
     /// Print the SQL and change nothing. The SQL is tried in a transaction that is rolled back.
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -76,6 +76,8 @@ pub struct InitOptions {
     pub schemas: Vec<String>,
     /// The privileges of the reader's login.
     pub reader_tables: ReaderTables,
+    /// The schemas that the reader's login may read besides `schemas`. With none of both it may read every schema.
+    pub reader_schemas: Vec<String>,
     /// Whether the transaction is rolled back at the end.
     pub dry_run: bool,
 }
@@ -105,6 +107,8 @@ pub struct InitReport {
     /// Relations that existed at an earlier `init` and that the reader's login cannot read. `init` does not change
     /// this.
     pub unreadable: Vec<String>,
+    /// The schemas with tables that were not named, and that the reader's login cannot read.
+    pub closed_schemas: Vec<String>,
     /// Other changes, each a sentence without a full stop.
     pub changes: Vec<String>,
     /// Warnings for the administrator, each a sentence without a full stop.
@@ -121,7 +125,8 @@ impl Default for InitOptions {
     fn default() -> Self {
         let writer = crate::roles::DEFAULT_WRITER.to_owned();
         let reader_tables = ReaderTables::default();
-        Self { writer, writer_password: None, schemas: Vec::new(), reader_tables, dry_run: false }
+        let [schemas, reader_schemas] = [Vec::new(), Vec::new()];
+        Self { writer, writer_password: None, schemas, reader_tables, reader_schemas, dry_run: false }
     }
 }
 
@@ -236,7 +241,8 @@ impl Setup {
         }
         self.set_owner(&owner).await?;
         self.set_privileges(&options.writer).await?;
-        self.set_up_reader(options.reader_tables).await?;
+        let named: Vec<&str> = options.schemas.iter().chain(&options.reader_schemas).map(String::as_str).collect();
+        self.set_up_reader(options.reader_tables, &named).await?;
         self.revoke_citus().await?;
         self.name_members(&options.writer).await?;
         self.inspect_schema().await?;
@@ -276,7 +282,7 @@ impl Setup {
             self.execute(format!("grant {all} in schema {space} to {writer}")).await?;
             self.execute(format!("grant usage on all sequences in schema {space} to {writer}")).await?;
         }
-        self.set_up_reader(ReaderTables::New).await?;
+        self.set_up_reader(ReaderTables::New, &[schema]).await?;
         Ok(true)
     }
 

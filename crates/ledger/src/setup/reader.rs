@@ -66,8 +66,9 @@ const REMEMBER: [&str; 4] = [
 ];
 
 impl Setup {
-    /// Creates the logins of the read path that do not exist, and grants the reader SELECT.
-    pub(super) async fn set_up_reader(&mut self, tables: ReaderTables) -> Result<(), SchemaError> {
+    /// Creates the logins of the read path that do not exist, and grants the reader SELECT in the named schemas; in all if
+    /// none is named.
+    pub(super) async fn set_up_reader(&mut self, tables: ReaderTables, named: &[&str]) -> Result<(), SchemaError> {
         let Some(reader) = self.login_of(ReaderKind::Own).await? else {
             self.report.warnings.push(format!(
                 "there is no login for reading, since {} may not create roles: query_database needs --read-url",
@@ -76,7 +77,7 @@ impl Setup {
             return Ok(());
         };
         self.login_of(ReaderKind::Callers).await?;
-        self.grant_reads(&reader, tables).await?;
+        self.grant_reads(&reader, tables, named).await?;
         for sql in REMEMBER {
             self.execute(sql.to_owned()).await?;
         }
@@ -138,14 +139,21 @@ impl Setup {
         Ok(password)
     }
 
-    async fn grant_reads(&mut self, reader: &str, tables: ReaderTables) -> Result<(), SchemaError> {
+    async fn grant_reads(&mut self, reader: &str, tables: ReaderTables, named: &[&str]) -> Result<(), SchemaError> {
         let role = identifier(reader);
         let of_reader = [Some(reader.to_owned())];
+        let schemas = self.rows::<4>(SCHEMAS_SQL, &of_reader).await?;
+        if let Some(missing) = named.iter().find(|named| !schemas.iter().any(|[name, ..]| name == *named)) {
+            return Err(self.no_schema(missing, &schemas.into_iter().map(|[name, ..]| name).collect::<Vec<_>>()));
+        }
+        let is_named = |name: &String| named.contains(&name.as_str());
+        // The names, and whether the reader had USAGE before.
         let mut open = Vec::new();
-        for [name, may_grant, is_known, is_granted] in self.rows(SCHEMAS_SQL, &of_reader).await? {
+        for [name, may_grant, is_known, is_granted] in schemas {
             let wanted = match tables {
-                ReaderTables::All => true,
-                ReaderTables::New => is_known != "true" || is_granted == "true",
+                ReaderTables::All => named.is_empty() || is_named(&name),
+                ReaderTables::New if named.is_empty() => is_known != "true" || is_granted == "true",
+                ReaderTables::New => is_named(&name),
                 ReaderTables::None => false,
             };
             if wanted && (may_grant == "true" || is_granted == "true") {
@@ -154,13 +162,19 @@ impl Setup {
         }
         let mut granted: Vec<(String, Vec<String>)> = Vec::new();
         for [relation, may_grant, owner, schema, is_known, is_readable] in self.rows(RELATIONS_SQL, &of_reader).await? {
-            let is_wanted = tables == ReaderTables::All || tables == ReaderTables::New && is_known != "true";
+            let had_usage = open.iter().find(|(name, _)| *name == schema).map(|(_, had_usage)| *had_usage);
+            let is_opened = !named.is_empty() && had_usage == Some(false);
+            let is_wanted =
+                tables == ReaderTables::All || tables == ReaderTables::New && (is_known != "true" || is_opened);
             if is_readable == "true" && is_known == "true" && tables != ReaderTables::All {
                 continue;
             }
-            if !is_wanted || !open.iter().any(|(name, _)| *name == schema) {
-                if is_readable != "true" {
+            if !is_wanted || had_usage.is_none() {
+                let is_of_closed = !named.is_empty() && !is_named(&schema);
+                if is_readable != "true" && !is_of_closed {
                     self.report.unreadable.push(relation);
+                } else if is_readable != "true" && self.report.closed_schemas.last() != Some(&schema) {
+                    self.report.closed_schemas.push(schema);
                 }
             } else if may_grant == "true" {
                 match granted.last_mut().filter(|(last, _)| *last == schema) {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use pg::value::identifier;
+use types::nearest_names;
 
 use super::tables::Table;
 use super::track::{TABLE_LOCK_TIMEOUT, TrackedTable};
@@ -90,11 +91,7 @@ impl Setup {
     /// reported, with their SQL.
     pub(super) async fn open_schema(&mut self, schema: &str, writer: &str) -> Result<(), SchemaError> {
         if self.rows::<1>(EXISTS_SQL, &[Some(schema.to_owned())]).await?.is_empty() {
-            return Err(SchemaError::Tracking(format!(
-                "there is no schema {} with tables of applications in the database \"{}\". Nothing was changed",
-                identifier(schema),
-                self.dbname
-            )));
+            return Err(self.no_schema(schema, &[]));
         }
         let mut report = SchemaReport { schema: schema.to_owned(), ..SchemaReport::default() };
         // Without the login, `init` has warned already.
@@ -104,6 +101,17 @@ impl Setup {
         self.track_new(schema, &mut report).await?;
         self.report.schemas.push(report);
         Ok(())
+    }
+
+    /// The error for a schema that does not exist, with those of these names that are like it.
+    pub(super) fn no_schema(&self, schema: &str, existing: &[String]) -> SchemaError {
+        let near: Vec<String> = nearest_names(schema, existing).iter().map(|name| identifier(name)).collect();
+        let end = if near.is_empty() { ".".to_owned() } else { format!("; did you mean {}?", near.join(", ")) };
+        SchemaError::Tracking(format!(
+            "there is no schema {} with tables of applications in the database \"{}\"{end} Nothing was changed",
+            identifier(schema),
+            self.dbname,
+        ))
     }
 
     async fn grant_writes(&mut self, schema: &str, writer: &str) -> Result<Vec<GrantedObjects>, SchemaError> {

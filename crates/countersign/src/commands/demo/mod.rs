@@ -16,7 +16,7 @@ mod no_cluster;
 use no_cluster as cluster;
 
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use anyhow::Context;
 use mcp::Client;
@@ -41,14 +41,23 @@ pub(crate) async fn run(arguments: DemoArgs, settings: &Settings, health: MakeHe
     let mut server = this_program()?;
     server.args(["--log", "warn"]).args(SERVE);
     let client = Client::start(server).await.context("the demo's server did not start")?;
-    print_line(&format!("   an MCP client is connected to {} {}", program.display(), SERVE.join(" ")));
+    if arguments.verbose {
+        print_line(&format!("   an MCP client is connected to {} {}", program.display(), SERVE.join(" ")));
+    }
 
-    let played = play(&mut Session::new(&client, style), &database).await;
+    let played = play(&mut Session::new(&client, Style::of_stdout(), arguments.verbose), &database).await;
     let closed = client.close().await;
     drop(database);
     played?;
     closed?;
-    print_configuration(&program, started.elapsed());
+    let took = started.elapsed().as_secs_f64();
+    print_line("");
+    print_line(&style.bold(&format!("Every step answered as it should, in {took:.1} s.")));
+    if arguments.verbose {
+        print_configuration(&program);
+    } else {
+        print_next_steps();
+    }
     Ok(())
 }
 
@@ -81,6 +90,8 @@ async fn play(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Res
         )
         .await?;
 
+    session.shown("An agent reads, and its reading tool cannot write");
+
     write_without_a_tool(session).await?;
 
     let like = json!({"tweet_id": tweet_id});
@@ -95,6 +106,7 @@ async fn play(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Res
     session.expect(again["data"]["duplicate"] == json!(true), "the second call is answered as a duplicate")?;
     session.expect(again["data"]["original_correlation_id"] == receipt, "it points to the first call's receipt")?;
 
+    session.shown("A declared tool writes; the same call again writes nothing, and answers with the first receipt");
     let undo = &liked["meta"]["rollback"];
     let undo_tool = undo["undo_tool"].as_str().context("like_tweet did not say how to undo it")?;
     let undone = session
@@ -114,6 +126,7 @@ async fn play(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Res
     let relike = session.succeeds("With a key of its own it is a new write", "like_tweet", anew).await?;
     session.expect(relike["data"]["duplicate"].is_null(), "it is executed, not answered from the record")?;
 
+    session.shown("It was undone by the call that its receipt names; a retry after that is refused");
     let recent = session.succeeds("What did the agent do?", "get_recent_mutations", json!({"limit": 3})).await?;
     let statuses: Vec<&str> = recent["data"]["mutations"]
         .as_array()
@@ -133,6 +146,7 @@ async fn play(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Res
         detail["data"]["reversed_by"] == Value::from(vec![undone["meta"]["correlation_id"].clone()]),
         "the record names the write that reversed it",
     )?;
+    session.shown("Each write is on record, with the write that reversed it");
     take_back(session, database).await?;
     agree(session).await?;
     verify(session, database).await
@@ -159,7 +173,10 @@ async fn write_without_a_tool(session: &mut Session<'_>) -> anyhow::Result<()> {
     session.succeeds("And made, when the user agrees", "confirm_proposal", agreement(&proposed)).await?;
     let query = json!({"query": "select display_name from social.account where handle = 'northstreetbakery'"});
     let now = session.succeeds("The row is as before", "query_database", query).await?;
-    session.expect(now["data"]["rows"][0]["display_name"] != json!(name), "the name is the old one")
+    session.expect(now["data"]["rows"][0]["display_name"] != json!(name), "the name is the old one")?;
+    session.shown("SQL of its own was tried, rolled back and shown; it was agreed to, and executed once");
+    session.shown("Its undo was shown as well, and has put the row back");
+    Ok(())
 }
 
 /// The arguments with which a user agrees to what this answer has shown.
@@ -198,7 +215,9 @@ async fn take_back(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow
     let run = planned.lines().find_map(|line| line.split_once("countersign ")).context("the plan cannot run")?.1;
     let run: Vec<&str> = run.split(' ').collect();
     let undone = session.runs("Then exactly what was shown", database, &run).await?;
-    session.expect(undone.starts_with("Undone: the plan"), "every row is what it was, in one transaction")
+    session.expect(undone.starts_with("Undone: the plan"), "every row is what it was, in one transaction")?;
+    session.shown("An undo under a later write is refused; a plan of a person takes both back");
+    Ok(())
 }
 
 /// Shows writes that wait for an approval.
@@ -226,6 +245,7 @@ async fn agree(session: &mut Session<'_>) -> anyhow::Result<()> {
         .await?;
     session.expect(done["data"]["result"]["price"] == package["price"], "the price is what was shown")?;
 
+    session.shown("A write that its user has to agree to is written exactly as it was shown");
     let proposed = session
         .succeeds("A write that another person has to approve", "delete_package", json!({"package_id": 3}))
         .await?;
@@ -240,6 +260,7 @@ async fn agree(session: &mut Session<'_>) -> anyhow::Result<()> {
     let taken_back =
         json!({"proposal_id": proposed["data"]["proposal"]["proposal_id"], "reason": "It was only a demo."});
     session.succeeds("So it is taken back", "reject_proposal", taken_back).await?;
+    session.shown("No agent approves what another person has to approve");
     Ok(())
 }
 
@@ -248,19 +269,23 @@ async fn verify(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::R
     session.runs(title, database, &["audit", "seal"]).await?;
     let verified =
         session.runs("An auditor compares every record with that log", database, &["audit", "verify"]).await?;
-    session.expect(verified.starts_with("The ledger agrees with its log"), "no record was changed or removed since")
+    session.expect(verified.starts_with("The ledger agrees with its log"), "no record was changed or removed since")?;
+    session.shown("The records are in a signed log, and an auditor finds none changed or removed");
+    Ok(())
 }
 
-fn print_configuration(program: &Path, took: Duration) {
+fn print_next_steps() {
+    print_line("   Each call with its answer, and the configuration of a client: countersign demo --verbose");
+    print_line("   The same as a reviewer sees it, in your browser:              countersign demo --console");
+    print_line("   On a database of your own:    countersign init --schema SCHEMA --config FILE, and then");
+    print_line("                                 countersign install --client cursor --config FILE");
+}
+
+fn print_configuration(program: &Path) {
     let program = program.display().to_string();
     let server = |args: &[&str]| json!({"command": program, "args": args});
     let pretty = |value: Value| serde_json::to_string_pretty(&value).unwrap_or_default();
-    let style = Style::of_stdout();
-    print_line("");
-    print_line(&style.bold(&format!(
-        "Every step answered as it should, in {:.1} s. To use this server yourself:",
-        took.as_secs_f64()
-    )));
+    print_line("To use this server yourself:");
     print_line("");
     print_line("Claude Desktop (claude_desktop_config.json), Cursor (.cursor/mcp.json), Windsurf and most others:");
     print_line("");

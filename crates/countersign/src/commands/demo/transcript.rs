@@ -1,4 +1,4 @@
-//! The session of the demo: shows each call with its answer, and checks the answer.
+//! The session of the demo: checks each answer, and prints what was shown, or on demand each call with its answer.
 
 use anyhow::{Context, bail, ensure};
 use mcp::Client;
@@ -16,29 +16,45 @@ pub(crate) struct Session<'a> {
     client: &'a Client,
     style: Style,
     step: usize,
+    /// Whether each call is printed with its answer.
+    is_verbose: bool,
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(client: &'a Client, style: Style) -> Self {
-        Self { client, style, step: 0 }
+    pub(crate) fn new(client: &'a Client, style: Style, is_verbose: bool) -> Self {
+        Self { client, style, step: 0, is_verbose }
+    }
+
+    /// Prints what the steps since the last such line have shown.
+    pub(crate) fn shown(&self, what: &str) {
+        if !self.is_verbose {
+            print_line(&format!("   {} {what}", self.style.good("ok")));
+        }
+    }
+
+    /// Prints a line of the transcript.
+    fn print(&self, line: &str) {
+        if self.is_verbose {
+            print_line(line);
+        }
     }
 
     fn title(&mut self, title: &str) {
         self.step += 1;
-        print_line("");
-        print_line(&self.style.bold(&format!("{}. {title}", self.step)));
+        self.print("");
+        self.print(&self.style.bold(&format!("{}. {title}", self.step)));
     }
 
     /// Lists the tools and makes sure that these are among them.
     pub(crate) async fn list_tools(&mut self, needed: &[&str]) -> anyhow::Result<()> {
         self.title("The client asks which tools there are");
-        print_line(&self.style.faint("   -> tools/list"));
+        self.print(&self.style.faint("   -> tools/list"));
         let tools = self.client.list_tools().await?;
         for tool in &tools {
             let text = |key: &str| tool.get(key).and_then(Value::as_str).unwrap_or_default();
             let first_sentence = text("description").split_once(". ").map_or(text("description"), |(first, _)| first);
             let line = format!("   {:<22} {}", text("name"), first_sentence.trim_end_matches('.'));
-            print_line(&cut(&line, WIDTH));
+            self.print(&cut(&line, WIDTH));
         }
         for name in needed {
             ensure!(tools.iter().any(|tool| tool.get("name").and_then(Value::as_str) == Some(name)), "no tool {name}");
@@ -50,7 +66,7 @@ impl<'a> Session<'a> {
     pub(crate) async fn succeeds(&mut self, title: &str, tool: &str, arguments: Value) -> anyhow::Result<Value> {
         let envelope = self.call(title, tool, arguments).await?;
         if envelope.get("success") != Some(&Value::Bool(true)) {
-            bail!("{tool} should have succeeded");
+            bail!("{tool} should have succeeded: {envelope}");
         }
         Ok(envelope)
     }
@@ -65,7 +81,7 @@ impl<'a> Session<'a> {
     ) -> anyhow::Result<()> {
         let envelope = self.call(title, tool, arguments).await?;
         let got = envelope.pointer("/error/code").and_then(Value::as_str);
-        ensure!(got == Some(code), "{tool} should have been refused with {code}");
+        ensure!(got == Some(code), "{tool} should have been refused with {code}: {envelope}");
         Ok(())
     }
 
@@ -77,12 +93,12 @@ impl<'a> Session<'a> {
         arguments: &[&str],
     ) -> anyhow::Result<String> {
         self.title(title);
-        print_line(&self.style.faint(&format!("   $ countersign {}", arguments.join(" "))));
+        self.print(&self.style.faint(&format!("   $ countersign {}", arguments.join(" "))));
         let mut command = this_program()?;
         command.args(arguments).env("DATABASE_URL", database.owner_url());
         let output = command.env("COUNTERSIGN_SIGNING_KEY", database.key_file()).output().await?;
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        printed.lines().for_each(|line| print_line(&format!("   {line}")));
+        printed.lines().for_each(|line| self.print(&format!("   {line}")));
         ensure!(output.status.success(), "it should have succeeded: {}", String::from_utf8_lossy(&output.stderr));
         Ok(printed)
     }
@@ -90,20 +106,20 @@ impl<'a> Session<'a> {
     /// Prints a fact, and fails if it does not hold.
     pub(crate) fn expect(&self, holds: bool, what: &str) -> anyhow::Result<()> {
         ensure!(holds, "not so: {what}");
-        print_line(&self.style.good(&format!("   ok: {what}")));
+        self.print(&self.style.good(&format!("   ok: {what}")));
         Ok(())
     }
 
     async fn call(&mut self, title: &str, tool: &str, arguments: Value) -> anyhow::Result<Value> {
         self.title(title);
-        print_line(&self.style.faint(&indented(&format!("-> {tool} "), &arguments)));
+        self.print(&self.style.faint(&indented(&format!("-> {tool} "), &arguments)));
         let arguments = match arguments {
             Value::Object(arguments) => arguments,
             _ => Map::new(),
         };
         let answer = self.client.call(tool, arguments).await?;
         let shown = indented("<- ", &answer.envelope);
-        print_line(&if answer.is_error { self.style.bad(&shown) } else { shown });
+        self.print(&if answer.is_error { self.style.bad(&shown) } else { shown });
         Ok(answer.envelope)
     }
 }

@@ -25,6 +25,7 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &DatabaseSettings) -> an
         writer_password: config.as_ref().map(|config| config.password().clone()),
         schemas: arguments.schemas.clone(),
         reader_tables: arguments.reader_tables,
+        reader_schemas: arguments.reader_schemas.clone(),
         dry_run: arguments.dry_run,
     };
     let report = ledger::init(&target, &options).await?;

@@ -53,6 +53,7 @@ pub(super) fn print(report: &InitReport, dbname: &str, arguments: &InitArgs) {
         report.skipped.iter().map(|skipped| format!("{} (of {})", skipped.relation, skipped.owner)).collect();
     list("skipped", "this login may not grant SELECT on", &skipped);
     list("left", &format!("{reader} cannot read, as after the last init:"), &report.unreadable);
+    list("left", "agents cannot read the other schemas (--reader-schema opens one):", &report.closed_schemas);
     for schema in &report.schemas {
         print_schema(schema, writer);
     }
