@@ -112,7 +112,7 @@ async fn obstacles_to_recording_changes_are_named() {
              create table s.gone (id int primary key); create table s.up (id int primary key); create table s.down () inherits (s.up); create table s.nokey (v int);
              create table s.m (id int primary key) partition by range (id); create table s.m1 partition of s.m for values from (0) to (9);
              select countersign.track(c.oid) from pg_class c where c.relnamespace = 's'::regnamespace and c.relname in ('p', 'u', 'own', 'up', 'nokey', 'm', 'gone'); drop table s.gone;
-             create table s.m2 partition of s.m for values from (10) to (20); alter table s.m1 disable trigger \"!countersign\"",
+             create table s.m2 partition of s.m for values from (10) to (20); alter table s.m1 disable trigger \"!countersign_of_root\"",
         ))
         .await;
     let mut problems =
