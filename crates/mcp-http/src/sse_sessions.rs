@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use auth::Identity;
 use axum::response::sse::Event;
 use mcp::{expand_message, message};
-use rmcp::model::RequestId;
+use rmcp::model::{ClientRequest, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::error_response::HttpError;
@@ -29,6 +30,31 @@ pub(crate) struct SseSession {
     identity: Identity,
     inbox: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
     in_flight: InFlightScopes,
+    /// Whether the session's task was told of its client.
+    is_introduced: Arc<tokio::sync::Mutex<bool>>,
+}
+
+/// The id of the `initialize` that a session gets in place of its client.
+const INTRODUCTION: &str = "countersign-introduction";
+
+/// `initialize` and its notification, for a client that goes on after its stream was lost. The event source of TypeScript
+/// clients connects again by itself, and gets a new session of which the client knows nothing. What the client can do is
+/// not known then: it is asked nothing.
+fn introduction() -> serde_json::Result<[RxJsonRpcMessage<RoleServer>; 2]> {
+    let client = json!({"name": "unknown", "version": ""});
+    let params = json!({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": client});
+    Ok([
+        serde_json::from_value(
+            json!({"jsonrpc": "2.0", "id": INTRODUCTION, "method": "initialize", "params": params}),
+        )?,
+        serde_json::from_value(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?,
+    ])
+}
+
+/// Whether the message may come first in a session.
+fn is_opening(message: &RxJsonRpcMessage<RoleServer>) -> bool {
+    let JsonRpcMessage::Request(request) = message else { return false };
+    matches!(request.request, ClientRequest::InitializeRequest(_) | ClientRequest::PingRequest(_))
 }
 
 /// The scopes of the requests whose answer has not reached the stream yet.
@@ -45,7 +71,7 @@ impl SseSessions {
         let (inbox, incoming) = mpsc::channel(CHANNEL_CAPACITY);
         let (outgoing, outbox) = mpsc::channel(CHANNEL_CAPACITY);
         let in_flight = InFlightScopes::default();
-        let session = SseSession { identity, inbox, in_flight: Arc::clone(&in_flight) };
+        let session = SseSession { identity, inbox, in_flight: Arc::clone(&in_flight), is_introduced: Arc::default() };
         lock(&self.by_id).insert(id.clone(), session);
         (SseTransport { incoming, outgoing }, SseOutbox { id, sessions: self.clone(), events: outbox, in_flight })
     }
@@ -93,6 +119,17 @@ impl SseSession {
         message: RxJsonRpcMessage<RoleServer>,
         pending: PendingBody,
     ) -> Result<(), HttpError> {
+        let mut is_introduced = self.is_introduced.lock().await;
+        if !*is_introduced && !is_opening(&message) {
+            // Both or none, also if the client goes away meanwhile.
+            let slots = self.inbox.reserve_many(2).await.map_err(|_| HttpError::NoSuchSession)?;
+            let messages = introduction().map_err(|_| HttpError::NoSuchSession)?;
+            slots.zip(messages).for_each(|(slot, message)| slot.send(message));
+        }
+        let is_ping =
+            matches!(&message, JsonRpcMessage::Request(ping) if matches!(ping.request, ClientRequest::PingRequest(_)));
+        *is_introduced |= !is_ping;
+        drop(is_introduced);
         // First of all: a client that goes away while it waits for a slot has sent nothing.
         let slot = self.inbox.reserve().await.map_err(|_| HttpError::NoSuchSession)?;
         if let Some(id) = message::cancelled_id(&message) {
@@ -128,6 +165,9 @@ impl Transport<RoleServer> for SseTransport {
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
         let outgoing = self.outgoing.clone();
         async move {
+            if message::answered_id(&item).is_some_and(|id| *id == RequestId::String(INTRODUCTION.into())) {
+                return Ok(());
+            }
             // Serialized after the wait for a slot: a text takes as much memory as the values that it is made of.
             let slot = match outgoing.reserve().await {
                 Ok(slot) => slot,
@@ -172,7 +212,8 @@ mod tests {
         let principal = types::Principal::default();
         let identity =
             Identity { principal, profile: "write".to_owned(), databases: None, credential: CredentialKind::None };
-        let session = SseSession { identity, inbox, in_flight: InFlightScopes::default() };
+        let in_flight = InFlightScopes::default();
+        let session = SseSession { identity, inbox, in_flight, is_introduced: Arc::default() };
         session.enqueue(ping(1), PendingBody::default()).await.unwrap();
         let held = Arc::new(());
         let pending = PendingBody::default();

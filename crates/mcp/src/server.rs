@@ -300,6 +300,14 @@ fn outcome<T>(answer: &Result<T, ErrorData>) -> Outcome {
     answer.as_ref().map_or_else(|error| Outcome::Error(error.code.0), |_| Outcome::Answered)
 }
 
+/// Refuses a cursor for a list that has one page.
+fn only_page(params: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
+    match params.and_then(|params| params.cursor) {
+        Some(_) => Err(ErrorData::invalid_params("the cursor is unknown: this list has one page", None)),
+        None => Ok(()),
+    }
+}
+
 /// Generates the id of a session for records. It gives no access.
 fn new_session_id() -> String {
     uuid::Uuid::new_v4().simple().to_string()
@@ -322,9 +330,10 @@ impl ServerHandler for McpServer {
 
     async fn list_tools(
         &self,
-        _: Option<PaginatedRequestParams>,
+        params: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        only_page(params)?;
         let transport = TransportContext::of(&context);
         let registry = self.registry(&transport);
         let answer = async {
@@ -375,9 +384,10 @@ impl ServerHandler for McpServer {
 
     async fn list_resource_templates(
         &self,
-        _: Option<PaginatedRequestParams>,
+        params: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        only_page(params)?;
         Ok(resources::templates(&self.registry(&TransportContext::of(&context))))
     }
 

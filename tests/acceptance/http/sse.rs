@@ -14,7 +14,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) async fn open(visitor: HttpClient) -> Self {
+    /// Opens a stream, and says nothing of the client.
+    pub(crate) async fn connected(visitor: HttpClient) -> Self {
         let stream = visitor.request(Method::GET, "/sse").send().await.unwrap();
         assert_eq!(stream.status(), StatusCode::OK);
         assert_eq!(stream.headers()["content-type"], "text/event-stream");
@@ -23,6 +24,11 @@ impl Session {
         let (kind, endpoint) = session.event().await;
         assert_eq!(kind, "endpoint");
         session.endpoint = endpoint;
+        session
+    }
+
+    pub(crate) async fn open(visitor: HttpClient) -> Self {
+        let mut session = Self::connected(visitor).await;
         let client = json!({"name": "test", "version": "0"});
         let params = json!({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": client});
         let hello = session.request(0, "initialize", params).await;
@@ -106,6 +112,36 @@ async fn a_client_of_the_old_transport_reads_writes_and_leaves_nothing_running()
     let visitor = server.http_client();
     let late = visitor.request(Method::POST, &endpoint).body(r#"{"jsonrpc":"2.0","id":4,"method":"ping"}"#);
     assert_eq!(visitor.send(late).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_whose_stream_was_lost_goes_on_in_a_new_session() {
+    let db = database().await;
+    let server = HttpServer::on(&db).await;
+    // As the event source of TypeScript clients does: no `initialize` after the first stream.
+    for id in [1, 7] {
+        let mut session = Session::connected(server.http_client()).await;
+        let ping = session.request(id, "ping", json!({})).await;
+        assert_eq!(ping["result"], json!({}), "{ping}");
+        let call = json!({"name": "post_tweet", "arguments": {"text": format!("again, {id}")}});
+        let written = session.request(id + 1, "tools/call", call).await;
+        assert_eq!(written["result"]["structuredContent"]["success"], true, "{written}");
+        let listed = session.request(id + 2, "tools/list", json!({})).await;
+        assert!(!listed["result"]["tools"].as_array().unwrap().is_empty(), "{listed}");
+        let wrong = session.request(id + 3, "tools/list", json!({"cursor": "nowhere"})).await;
+        assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
+    }
+    assert_eq!(db.value("select count(*) from social.tweet where text like 'again, %'").await, "2");
+    // Several at once.
+    let session = Session::connected(server.http_client()).await;
+    let mut session = session;
+    for id in 0..5 {
+        session.post(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/list"})).await;
+    }
+    for _ in 0..5 {
+        let message: Value = serde_json::from_str(&session.event().await.1).unwrap();
+        assert!(message["result"]["tools"].is_array(), "{message}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

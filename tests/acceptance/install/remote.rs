@@ -139,13 +139,12 @@ async fn a_token_is_not_written_where_others_read_it() {
         ("gemini", "headers", json!({"Authorization": "Bearer ${SHOP_TOKEN}"})),
         ("copilot-cli", "headers", json!({"Authorization": "Bearer ${SHOP_TOKEN}"})),
         ("windsurf", "headers", json!({"Authorization": "Bearer ${env:SHOP_TOKEN}"})),
-        ("cline", "headers", json!({"Authorization": "Bearer ${env:SHOP_TOKEN}"})),
         ("opencode", "headers", json!({"Authorization": "Bearer {env:SHOP_TOKEN}"})),
     ] {
         succeeds(install(client, &["--token-env", "SHOP_TOKEN"]).env("SHOP_TOKEN", &token)).await;
         assert_eq!(entry(client, &home.read(client), "countersign")[key], value, "{client}");
     }
-    for client in ["claude-desktop", "devin-desktop", "zed", "junie", "lm-studio", "antigravity", "goose"] {
+    for client in ["claude-desktop", "cline", "devin-desktop", "zed", "junie", "lm-studio", "antigravity", "goose"] {
         let said = startup_error(&mut install(client, &["--token-env", "SHOP_TOKEN"])).await;
         assert!(said.contains("use --token-file"), "{client}: {said}");
     }

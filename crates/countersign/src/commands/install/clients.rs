@@ -200,7 +200,8 @@ const CLINE: Client = Client {
         ],
         sse: true,
     },
-    variables: Variables::EnvBraces,
+    // Its command line sends `${env:NAME}` as it stands.
+    variables: Variables::None,
     link: None,
     next_step: "Cline connects to the server when its file changes; its MCP page shows it.",
 };
