@@ -452,3 +452,47 @@ async fn agents_read_the_schemas_that_were_named_and_no_other() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ledger_is_removed_after_it_was_shown_what_that_does() {
+    let db = Database::empty("uninstall").await;
+    db.run(SHOP).await;
+    let writer = named(&db, "writer");
+    succeed(&db.url(), &["init", "--schema", "Shop", "--writer", &writer]).await;
+    db.run("insert into \"Shop\".\"Order Items\" (name) values ('kept')").await;
+    let readers = db.rows("select role_name from countersign.reader_login order by 1").await.concat();
+    let uninstall = async |more: &[&str]| {
+        testkit::run_countersign(&db.url(), &[&["uninstall", "--ledger"][..], more].concat()).await
+    };
+    // What uses the ledger is named, and nothing else is done.
+    db.run("create policy own on \"Shop\".bare using (line = countersign.account())").await;
+    let refused = uninstall(&["--run", db.name()]).await;
+    assert!(refused.code == 1 && refused.err.contains("policy own on table \"Shop\".bare"), "{}", refused.err);
+    db.run("drop policy own on \"Shop\".bare").await;
+    let elsewhere = uninstall(&["--run", "postgres"]).await;
+    assert!(elsewhere.code == 1 && elsewhere.err.contains("Nothing was changed"), "{}", elsewhere.err);
+    let plan = uninstall(&[]).await.succeeded().out;
+    for line in ["drop schema countersign cascade;", "-- 0 records go", "4 tracked tables", "--run uninstall"] {
+        assert!(plan.contains(line), "{line}: {plan}");
+    }
+    assert_eq!(db.value("select count(*) from pg_namespace where nspname = 'countersign'").await, "1");
+    let done = uninstall(&["--run", db.name()]).await.succeeded().out;
+    assert!(done.starts_with("The ledger of uninstall is removed, with 0 records"), "{done}");
+    assert!(done.contains(&format!("-- The role {writer} stays: `init` may not have made it.")), "{done}");
+    assert_eq!(db.value("select count(*) from pg_namespace where nspname = 'countersign'").await, "0");
+    assert_eq!(db.value("select count(*) from pg_trigger where tgname like '!countersign%'").await, "0");
+    assert_eq!(privileges(&db, &writer).await, Vec::<String>::new());
+    // The logins of reads are of this database; other roles are used by other databases.
+    for reader in &readers {
+        assert_eq!(
+            db.value(&format!("select count(*) from pg_roles where rolname = '{reader}'")).await,
+            "0",
+            "{reader}"
+        );
+    }
+    assert!(done.contains("countersign_owner stays: the database "), "{done}");
+    assert_eq!(db.value("select name from \"Shop\".\"Order Items\"").await, "kept");
+    let again = uninstall(&[]).await;
+    assert!(again.code == 1 && again.err.contains("has no ledger"), "{}", again.err);
+    succeed(&db.url(), &["init", "--schema", "Shop", "--writer", &writer]).await;
+}

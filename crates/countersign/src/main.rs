@@ -35,7 +35,7 @@ use manifest::Diagnostics;
 use crate::commands::cli::{Cli, Command};
 use crate::commands::{
     audit, check, console, demo, doctor, freeze, front_ends, generated, init, install, keys, proposals, scaffold,
-    schema, serve, token, track, try_tool, undo, witness,
+    schema, serve, token, track, try_tool, undo, uninstall, witness,
 };
 use crate::settings::{ConfigSources, DatabaseSettings, OpenSecretFile, Settings};
 
@@ -140,7 +140,11 @@ async fn run(command: Command, sources: ConfigSources, settings: Settings) -> an
         Command::Witness(command) => witness::run(command).await?,
         Command::Token(command) => token::run(command, &sources, &settings)?,
         Command::Install(arguments) => install::install(&arguments.own, &sources, &settings).await?,
-        Command::Uninstall(arguments) => install::uninstall(&arguments)?,
+        Command::Uninstall(arguments) if arguments.own.ledger => {
+            let database = settings.database()?;
+            connection::answered(database, uninstall::run(&arguments.own, database)).await?;
+        }
+        Command::Uninstall(arguments) => install::uninstall(&arguments.own)?,
         Command::Doctor(arguments) => return doctor::run(&arguments.own, &settings).await,
         Command::Completions(_) | Command::Man(_) => {}
         Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {

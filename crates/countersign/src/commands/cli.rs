@@ -123,8 +123,8 @@ pub(crate) enum Command {
     /// The client then starts `countersign serve` with the options given here. Checks the manifests against the database first. Everything else in the client's file stays as it is, and
     /// the previous file is kept beside it. The entry contains no connection string: it names a file with it.
     Install(Box<With<InstallArgs, ServerKeys>>),
-    /// Remove this server from the configuration of an MCP client.
-    Uninstall(UninstallArgs),
+    /// Remove this server from the configuration of an MCP client, or the ledger from a database.
+    Uninstall(With<UninstallArgs>),
     /// Report what is wrong with database, ledger and roles, and what to do.
     ///
     /// Takes the options of serve. Exits with 1 if there is a problem, and with 0 if there is none, or only warnings.

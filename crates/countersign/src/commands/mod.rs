@@ -22,5 +22,6 @@ pub(crate) mod token;
 pub(crate) mod track;
 pub(crate) mod try_tool;
 pub(crate) mod undo;
+pub(crate) mod uninstall;
 pub(crate) mod witness;
 pub(crate) mod words;

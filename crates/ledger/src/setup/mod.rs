@@ -24,6 +24,7 @@ mod citus;
 mod inspect;
 mod privileges;
 mod reader;
+mod removal;
 mod roles;
 mod tables;
 mod track;
@@ -37,6 +38,7 @@ use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings};
 use types::Secret;
 
 pub use inspect::{Deviation, deviations};
+pub use removal::{RemovalReport, remove};
 pub use roles::{RoleReport, examine_roles};
 pub use tables::TableNames;
 pub use track::{TrackOptions, TrackReport, TrackedTable, track, untrack};

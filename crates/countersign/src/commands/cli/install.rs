@@ -47,8 +47,21 @@ pub(crate) struct InstallArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct UninstallArgs {
-    #[command(flatten)]
-    pub(crate) entry: EntryArgs,
+    /// The client.
+    #[arg(long, value_enum, required_unless_present = "ledger")]
+    pub(crate) client: Option<ClientName>,
+    /// Name of the entry, as the client shows it.
+    #[arg(long, default_value = "countersign", value_parser = entry_name)]
+    pub(crate) name: String,
+    /// File of the client: of the user, for all projects, or of the project in the current folder.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) scope: Scope,
+    /// Instead print what would remove the ledger from the database, with its records, triggers, grants and roles.
+    #[arg(long, conflicts_with = "client")]
+    pub(crate) ledger: bool,
+    /// Remove the ledger. Its records are gone then. The name of the database, to be sure.
+    #[arg(long, value_name = "DATABASE", requires = "ledger")]
+    pub(crate) run: Option<String>,
     /// Remove the entry also if it is not one that `countersign install` writes.
     #[arg(long)]
     pub(crate) force: bool,

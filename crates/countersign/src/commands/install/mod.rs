@@ -100,8 +100,11 @@ pub(crate) async fn install(
 }
 
 pub(crate) fn uninstall(arguments: &UninstallArgs) -> anyhow::Result<()> {
-    let (client, name) = (arguments.entry.client.client(), &arguments.entry.name);
-    let file = ConfigFile::at(path_of(&arguments.entry)?, true)?;
+    let UninstallArgs { name, scope, .. } = arguments;
+    let named = arguments.client.context("give the client with --client")?;
+    let entry = EntryArgs { client: named, name: name.clone(), scope: *scope };
+    let client = named.client();
+    let file = ConfigFile::at(path_of(&entry)?, true)?;
     let text = file.text()?;
     let found = match client.format {
         Format::Json { key, .. } => json::get(&text, key, name),
