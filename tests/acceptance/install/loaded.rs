@@ -81,7 +81,9 @@ async fn clients_from_npm_read_every_entry_and_connect() {
         for (name, path) in remotes.clone() {
             let url = server.url(path);
             let install = ["install", "--client", client, "--name", name, "--remote", &url];
-            succeeds(home.command(&install).args(["--token-env", "SHOP_TOKEN"]).env("SHOP_TOKEN", &token)).await;
+            // Cline's command line reads no variable.
+            let given = if client == "cline" { ["--token-file", "token"] } else { ["--token-env", "SHOP_TOKEN"] };
+            succeeds(home.command(&install).args(given).env("SHOP_TOKEN", &token)).await;
         }
         if !connects {
             continue;
