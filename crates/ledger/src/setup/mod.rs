@@ -163,13 +163,7 @@ fn is_conflict(error: &pg::Error) -> bool {
 async fn init_once(target: &ConnectOptions, options: &InitOptions) -> Result<InitReport, SchemaError> {
     let mut setup = Setup::begin(target).await?;
     let report = setup.run(options).await.map_err(|error| setup.explained(error));
-    // COMMIT of a failed transaction rolls it back, too.
-    let end = if report.is_ok() && !options.dry_run { "commit" } else { "rollback" };
-    let ended = setup.session.batch_execute(end).await;
-    setup.session.close().await;
-    let report = report?;
-    ended?;
-    Ok(report)
+    setup.end(report, options.dry_run).await
 }
 
 /// Runs constant SQL texts (the demo's schema and data) in one transaction, unless the schema exists. Returns whether
@@ -178,11 +172,7 @@ pub async fn load_once(target: &ConnectOptions, schema: &str, own_texts: &[&str]
     schema::refuse_pooler(target)?;
     let mut setup = Setup::begin(target).await?;
     let loaded = setup.load(schema, own_texts).await;
-    let ended = setup.session.batch_execute(if loaded.is_ok() { "commit" } else { "rollback" }).await;
-    setup.session.close().await;
-    let loaded = loaded?;
-    ended?;
-    Ok(loaded)
+    setup.end(loaded, false).await
 }
 
 pub(crate) struct Setup {
@@ -209,6 +199,17 @@ impl Setup {
         session.batch_execute("begin").await?;
         session.batch_execute(&format!("select pg_advisory_xact_lock({LOCK_KEY})")).await?;
         Self::new(session).await
+    }
+
+    /// Ends the transaction and the session: what worked is kept, unless it was only tried.
+    async fn end<T>(mut self, worked: Result<T, SchemaError>, is_dry_run: bool) -> Result<T, SchemaError> {
+        // COMMIT of a failed transaction rolls it back, too.
+        let end = if worked.is_ok() && !is_dry_run { "commit" } else { "rollback" };
+        let ended = self.session.batch_execute(end).await;
+        self.session.close().await;
+        let worked = worked?;
+        ended?;
+        Ok(worked)
     }
 
     /// A set-up in a session of the caller.

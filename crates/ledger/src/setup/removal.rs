@@ -75,12 +75,7 @@ pub async fn remove(target: &ConnectOptions, is_dry_run: bool) -> Result<Removal
     schema::refuse_pooler(target)?;
     let mut setup = Setup::begin(target).await?;
     let removed = setup.remove().await.map_err(|error| setup.explained(error));
-    let end = if removed.is_ok() && !is_dry_run { "commit" } else { "rollback" };
-    let ended = setup.session.batch_execute(end).await;
-    setup.session.close().await;
-    let removed = removed?;
-    ended?;
-    Ok(removed)
+    setup.end(removed, is_dry_run).await
 }
 
 impl Setup {

@@ -65,14 +65,14 @@ pub async fn track(
 ) -> Result<TrackReport, SchemaError> {
     let mut setup = begin(target).await?;
     let report = setup.track(names, options).await;
-    end(setup, report, options.dry_run).await
+    setup.end(report, options.dry_run).await
 }
 
 /// Stops recording the changes of tables. Returns their names, and whether they were tracked.
 pub async fn untrack(target: &ConnectOptions, names: &TableNames) -> Result<Vec<(String, bool)>, SchemaError> {
     let mut setup = begin(target).await?;
     let report = setup.untrack(names).await;
-    end(setup, report, false).await
+    setup.end(report, false).await
 }
 
 async fn begin(target: &ConnectOptions) -> Result<Setup, SchemaError> {
@@ -82,15 +82,6 @@ async fn begin(target: &ConnectOptions) -> Result<Setup, SchemaError> {
         error => error,
     })?;
     Setup::begin(target).await
-}
-
-async fn end<T>(mut setup: Setup, report: Result<T, SchemaError>, dry_run: bool) -> Result<T, SchemaError> {
-    let end = if report.is_ok() && !dry_run { "commit" } else { "rollback" };
-    let ended = setup.session.batch_execute(end).await;
-    setup.session.close().await;
-    let report = report?;
-    ended?;
-    Ok(report)
 }
 
 fn is_refused(error: &pg::Error) -> bool {
