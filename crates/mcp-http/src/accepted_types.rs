@@ -1,12 +1,20 @@
 //! What a client of `/mcp` accepts. MCP asks clients to list JSON and event streams, and rmcp refuses others. Some send
 //! `*/*`, JSON alone, or no `Accept` at all; those have one answer to a request, which JSON can carry.
 
-use axum::body::Body;
+use std::convert::Infallible;
+use std::pin::pin;
+
+use axum::body::Bytes;
 use futures_util::StreamExt;
+use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use http_body::Body as HttpBody;
+use http_body_util::Full;
 use rmcp::model::JsonRpcMessage;
 use rmcp::service::{RoleServer, TxJsonRpcMessage};
 use sse_stream::SseStream;
+
+use crate::error_response::HttpError;
 
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
@@ -48,29 +56,28 @@ impl AcceptedTypes {
         }
     }
 
-    /// For a client that accepts JSON alone: the answer out of an event stream. Notifications before it are left out.
-    pub(crate) async fn only_json(self, response: Response<Body>) -> Response<Body> {
-        let is_stream = response
-            .headers()
-            .get(header::CONTENT_TYPE)
-            .is_some_and(|kind| kind.to_str().is_ok_and(|kind| kind.starts_with(EVENT_STREAM)));
-        if self.event_stream || !is_stream {
-            return response;
-        }
-        let (mut parts, body) = response.into_parts();
-        let mut events = SseStream::new(body);
-        let mut answer = String::new();
-        while let Some(Ok(event)) = events.next().await {
-            let data = event.data.unwrap_or_default();
-            let message: Option<TxJsonRpcMessage<RoleServer>> = serde_json::from_str(&data).ok();
-            if matches!(message, Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))) {
-                answer = data;
-                break;
-            }
-        }
-        parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
-        Response::from_parts(parts, Body::from(answer))
+    /// Whether a response is an event stream, and the client accepts JSON alone.
+    pub(crate) fn refuses(self, response: &Parts) -> bool {
+        let kind = response.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        !self.event_stream && kind.is_some_and(|kind| kind.starts_with(EVENT_STREAM))
     }
+}
+
+/// The answer to a request in an event stream, as a response of JSON. Notifications before it are left out.
+pub(crate) async fn as_json<B>(mut parts: Parts, stream: B) -> Result<Response<Full<Bytes>>, HttpError>
+where
+    B: HttpBody<Data = Bytes, Error = Infallible>,
+{
+    let mut events = pin!(SseStream::new(stream));
+    while let Some(Ok(event)) = events.next().await {
+        let data = event.data.unwrap_or_default();
+        let message: Option<TxJsonRpcMessage<RoleServer>> = serde_json::from_str(&data).ok();
+        if matches!(message, Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))) {
+            parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+            return Ok(Response::from_parts(parts, Full::from(data)));
+        }
+    }
+    Err(HttpError::Unavailable("the stream ended before its answer".to_owned()))
 }
 
 /// Whether a parameter of a range is `q=0`, with any number of decimals.

@@ -7,7 +7,7 @@ use http_server::{BodyError, read_body};
 use mcp::message::{self, MAX_MESSAGE_BYTES};
 use rmcp::model::{ClientRequest, JsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
-use types::BYTE_ORDER_MARK;
+use types::without_byte_order_mark;
 
 use crate::error_response::HttpError;
 use crate::quota::{AccountUsage, InFlightBytes};
@@ -39,7 +39,7 @@ pub(crate) async fn read(request: Request<Body>, account: &AccountUsage) -> Resu
         BodyError::TooLarge(most) => HttpError::TooLarge { most },
         BodyError::Broken => HttpError::Broken,
     })?;
-    let bytes = if bytes.starts_with(BYTE_ORDER_MARK) { bytes.slice(BYTE_ORDER_MARK.len()..) } else { bytes };
+    let bytes = without_byte_order_mark(bytes);
     let (message, values) = message::parse(bytes.trim_ascii()).map_err(HttpError::Malformed)?;
     if is_initialize(&message) && bytes.len() > MAX_INITIALIZE_BYTES {
         return Err(HttpError::TooLarge { most: MAX_INITIALIZE_BYTES });

@@ -11,7 +11,8 @@
 //! quota          rate, memory, streams, sessions, reads of the account  `quota`
 //! message        content type, size, time, one strict parser            `body`
 //! scope          the scope for the called tool                          `scope_check`
-//! transport      /mcp       `streamable`, over rmcp (`active_backend`) or `direct_call`; `sessions`, `session_ids`
+//! transport      /mcp       `streamable`, over rmcp (`active_backend`) or `direct_call`; `sessions`, `session_ids`;
+//!                           `accepted_types` of responses
 //!                /sse, /message                                         `sse`, `sse_sessions`
 //!                event streams end with their credential                `streams`
 //!                other routes: health, metrics, OAuth metadata          `health`, `readiness`

@@ -51,12 +51,6 @@ fn introduction() -> serde_json::Result<[RxJsonRpcMessage<RoleServer>; 2]> {
     ])
 }
 
-/// Whether the message may come first in a session.
-fn is_opening(message: &RxJsonRpcMessage<RoleServer>) -> bool {
-    let JsonRpcMessage::Request(request) = message else { return false };
-    matches!(request.request, ClientRequest::InitializeRequest(_) | ClientRequest::PingRequest(_))
-}
-
 /// The scopes of the requests whose answer has not reached the stream yet.
 type InFlightScopes = Arc<Mutex<HashMap<RequestId, PendingBody>>>;
 
@@ -119,17 +113,21 @@ impl SseSession {
         message: RxJsonRpcMessage<RoleServer>,
         pending: PendingBody,
     ) -> Result<(), HttpError> {
-        let mut is_introduced = self.is_introduced.lock().await;
-        if !*is_introduced && !is_opening(&message) {
-            // Both or none, also if the client goes away meanwhile.
-            let slots = self.inbox.reserve_many(2).await.map_err(|_| HttpError::NoSuchSession)?;
-            let messages = introduction().map_err(|_| HttpError::NoSuchSession)?;
-            slots.zip(messages).for_each(|(slot, message)| slot.send(message));
+        let request = match &message {
+            JsonRpcMessage::Request(request) => Some(&request.request),
+            _ => None,
+        };
+        // A ping may come before `initialize`.
+        if !matches!(request, Some(ClientRequest::PingRequest(_))) {
+            let mut is_introduced = self.is_introduced.lock().await;
+            if !*is_introduced && !matches!(request, Some(ClientRequest::InitializeRequest(_))) {
+                // Both or none, also if the client goes away meanwhile.
+                let slots = self.inbox.reserve_many(2).await.map_err(|_| HttpError::NoSuchSession)?;
+                let messages = introduction().map_err(|_| HttpError::NoSuchSession)?;
+                slots.zip(messages).for_each(|(slot, message)| slot.send(message));
+            }
+            *is_introduced = true;
         }
-        let is_ping =
-            matches!(&message, JsonRpcMessage::Request(ping) if matches!(ping.request, ClientRequest::PingRequest(_)));
-        *is_introduced |= !is_ping;
-        drop(is_introduced);
         // First of all: a client that goes away while it waits for a slot has sent nothing.
         let slot = self.inbox.reserve().await.map_err(|_| HttpError::NoSuchSession)?;
         if let Some(id) = message::cancelled_id(&message) {

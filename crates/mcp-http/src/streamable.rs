@@ -17,7 +17,7 @@ use rmcp::model::{
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use types::ClientInfo;
 
-use crate::accepted_types::AcceptedTypes;
+use crate::accepted_types::{self, AcceptedTypes};
 use crate::active_backend::ActiveBackend;
 use crate::body::{self, RequestBody};
 use crate::client_address::ClientAddress;
@@ -68,11 +68,14 @@ pub(crate) async fn handle(
         reserved.map_err(|most| HttpError::TooManySessions { most })?;
     }
     let context = request_context(&state, &client, initialize);
-    let response = dispatch(&client.active, session, context, request).await?.map(Body::new);
-    let (mut parts, body) = accepted.only_json(response).await.into_parts();
+    let response = dispatch(&client.active, session, context, request).await?;
+    let (mut parts, body) = response.into_parts();
     if is_delete && parts.status == StatusCode::ACCEPTED {
         // The session has ended already. Python's client treats 202 as a failure.
         parts.status = StatusCode::NO_CONTENT;
+    }
+    if accepted.refuses(&parts) {
+        return Ok(accepted_types::as_json(parts, body).await?.map(|body| pending.into_body(body)));
     }
     Ok(Response::from_parts(parts, pending.into_body(body)))
 }

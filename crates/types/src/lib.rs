@@ -65,7 +65,7 @@ pub use escape::{beginning, in_sentence, quoted, visible};
 pub use id_scanner::IdScanner;
 pub use ids::{CorrelationId, IdPrefix, ProposalId, SchemaChangeId};
 pub use json_text::JsonText;
-pub use line_codec::{BYTE_ORDER_MARK, Line, LineCodec};
+pub use line_codec::{Line, LineCodec, without_byte_order_mark};
 pub use mask::{Mask, MaskKey, MaskedColumn, Masks, ToolResults};
 pub use mixed_script::{MixedWord, escaped, mixed_words};
 pub use moment::{Age, EmptyRange, Moment, TimeError, TimeRange, rfc3339};

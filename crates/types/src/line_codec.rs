@@ -8,8 +8,12 @@ use tokio_util::codec::Decoder;
 
 use crate::id_scanner::IdScanner;
 
-/// The byte order mark of UTF-8, which says nothing there. A message may begin with it.
-pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// A message without the byte order mark of UTF-8 with which some clients begin it.
+#[must_use]
+pub fn without_byte_order_mark(message: Bytes) -> Bytes {
+    let mark = b"\xef\xbb\xbf";
+    if message.starts_with(mark) { message.slice(mark.len()..) } else { message }
+}
 
 /// One line of an input, without its line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,9 +58,7 @@ impl LineCodec {
             scanner.read(line);
             return Some(Line::TooLong(scanner.id()));
         }
-        // Some clients begin their output with a byte order mark.
-        let start = if line.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
-        let line = line.slice(start..length.max(start));
+        let line = without_byte_order_mark(line.slice(..length));
         (!line.trim_ascii().is_empty()).then_some(Line::Complete(line))
     }
 }

@@ -133,8 +133,7 @@ async fn a_client_whose_stream_was_lost_goes_on_in_a_new_session() {
     }
     assert_eq!(db.value("select count(*) from social.tweet where text like 'again, %'").await, "2");
     // Several at once.
-    let session = Session::connected(server.http_client()).await;
-    let mut session = session;
+    let mut session = Session::connected(server.http_client()).await;
     for id in 0..5 {
         session.post(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/list"})).await;
     }
