@@ -14,7 +14,7 @@
 //!
 //! failure      `read_failure`, then `hints`
 //! cause        `form` of the query, or the name at the `error_position`
-//! names        `names` caches those that exist, `suggestion` finds the nearest
+//! names        `names` caches those that exist, `suggestion` finds the nearest; `qualify` completes those of a write
 //! ```
 
 mod annotations;

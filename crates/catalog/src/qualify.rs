@@ -7,7 +7,7 @@ use read::ReadError;
 use tokio::time::Instant;
 use types::{DescribeError, DescribeStatement};
 
-use crate::error_position::name_at;
+use crate::error_position::{is_name_letter, name_at};
 use crate::hints::{HINT_TIMEOUT, UNDEFINED_TABLE};
 use crate::names::CatalogNames;
 use crate::queries;
@@ -76,23 +76,18 @@ async fn only_table(names: &CatalogNames, bare: &str) -> Result<Option<String>, 
 
 /// The words of a statement that do not stand behind a dot, in lower case.
 fn bare_words(sql: &str) -> HashSet<String> {
-    let is_of_word = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '$';
-    let (mut words, mut word, mut is_behind_dot, mut begins_behind_dot) = (HashSet::new(), String::new(), false, false);
-    for letter in sql.chars().chain([' ']) {
-        if is_of_word(letter) {
-            if word.is_empty() {
-                begins_behind_dot = is_behind_dot;
-            }
-            word.extend(letter.to_lowercase());
-        } else if !word.is_empty() {
-            let word = std::mem::take(&mut word);
-            if !begins_behind_dot {
-                words.insert(word);
-            }
-            is_behind_dot = false;
+    let (mut words, mut is_behind_dot) = (HashSet::new(), false);
+    for piece in sql.split_inclusive(|letter| !is_name_letter(letter)) {
+        let word = piece.trim_end_matches(|letter| !is_name_letter(letter));
+        if !word.is_empty() && !is_behind_dot {
+            words.insert(word.to_lowercase());
         }
-        // A quoted name may stand behind the dot.
-        is_behind_dot = letter == '.' || is_behind_dot && (letter == '"' || letter.is_whitespace());
+        // White space and the quote of a name may stand behind the dot.
+        is_behind_dot = match piece.chars().next_back() {
+            Some('.') => true,
+            Some(end) => is_behind_dot && word.is_empty() && (end == '"' || end.is_whitespace()),
+            None => false,
+        };
     }
     words
 }

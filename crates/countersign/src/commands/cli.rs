@@ -17,7 +17,7 @@ use crate::settings::{
 };
 
 use self::install::given_options;
-pub(crate) use self::install::{ClientName, EntryArgs, GivenOption, InstallArgs, OptionKind, Scope, UninstallArgs};
+pub(crate) use self::install::{ClientName, GivenOption, InstallArgs, OptionKind, Scope, UninstallArgs};
 use ledger::ReaderTables;
 use scaffold::ToolKind;
 

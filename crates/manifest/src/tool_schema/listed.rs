@@ -2,8 +2,9 @@
 //! accept (docs/setup/client-behaviour.md).
 
 use serde_json::{Map, Value, json};
+use types::Scalar;
 
-use super::types::digits;
+use super::types::{digits, scalar_words};
 
 /// What clients do not accept, and the server enforces all the same.
 const ADDITIONAL: &str = "additionalProperties";
@@ -20,8 +21,13 @@ pub fn listed(schema: &Map<String, Value>) -> Map<String, Value> {
     }
     let mut listed: Map<String, Value> =
         schema.iter().filter_map(|(key, part)| Some((key.clone(), listed_part(key, part)?))).collect();
-    if let Some(format) = schema.get("format").and_then(Value::as_str).filter(|format| *format != DATE_TIME) {
-        describe(&mut listed, form_of(format));
+    let scalar = match schema.get("format").and_then(Value::as_str) {
+        Some("date") => Some(Scalar::Date),
+        Some("uuid") => Some(Scalar::Uuid),
+        _ => None,
+    };
+    if let Some(scalar) = scalar {
+        describe(&mut listed, &format!("A {}", scalar_words(scalar, "")));
     }
     if let Some(Value::Array(alternatives)) = listed.shift_remove("anyOf") {
         return beside_nothing(listed, alternatives);
@@ -82,23 +88,11 @@ fn digits_alone(schema: &Map<String, Value>, number: &Map<String, Value>, patter
 
 /// Adds a sentence to the description.
 fn describe(schema: &mut Map<String, Value>, sentence: &str) {
-    if sentence.is_empty() {
-        return;
-    }
     let before = schema.get("description").and_then(Value::as_str).map(str::trim_end).unwrap_or_default();
     let end = if before.is_empty() || before.ends_with(['.', '!', '?', ')']) { "" } else { "." };
     let space = if before.is_empty() { "" } else { " " };
     let all = format!("{before}{end}{space}{sentence}.");
     schema.insert("description".to_owned(), all.into());
-}
-
-/// How to write a text of this format.
-fn form_of(format: &str) -> &'static str {
-    match format {
-        "date" => "A date such as 2026-01-31",
-        "uuid" => "A UUID",
-        _ => "",
-    }
 }
 
 #[cfg(test)]

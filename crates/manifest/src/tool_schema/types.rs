@@ -266,7 +266,7 @@ fn words(ty: &PgType) -> String {
     }
 }
 
-fn scalar_words(scalar: Scalar, name: &str) -> String {
+pub(super) fn scalar_words(scalar: Scalar, name: &str) -> String {
     match scalar {
         Scalar::Bool => "boolean",
         Scalar::Int2 | Scalar::Int4 | Scalar::Int8 => "integer",

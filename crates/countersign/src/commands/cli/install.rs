@@ -50,12 +50,8 @@ pub(crate) struct UninstallArgs {
     /// The client.
     #[arg(long, value_enum, required_unless_present = "ledger")]
     pub(crate) client: Option<ClientName>,
-    /// Name of the entry, as the client shows it.
-    #[arg(long, default_value = "countersign", value_parser = entry_name)]
-    pub(crate) name: String,
-    /// File of the client: of the user, for all projects, or of the project in the current folder.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) scope: Scope,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
     /// Instead print what would remove the ledger from the database, with its records, triggers, grants and roles.
     #[arg(long, conflicts_with = "client")]
     pub(crate) ledger: bool,
@@ -73,6 +69,13 @@ pub(crate) struct EntryArgs {
     /// The client.
     #[arg(long, value_enum)]
     pub(crate) client: ClientName,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+}
+
+/// The name of an entry and the file in which it is.
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArgs {
     /// Name of the entry, as the client shows it.
     #[arg(long, default_value = "countersign", value_parser = entry_name)]
     pub(crate) name: String,

@@ -32,7 +32,7 @@ use self::edit::{EditError, Put};
 use self::entry::{Entry, Server, Token, is_own, question};
 use self::program::Program;
 use crate::commands::bootstrap;
-use crate::commands::cli::{EntryArgs, InstallArgs, Scope, UninstallArgs};
+use crate::commands::cli::{InstallArgs, Scope, UninstallArgs};
 use crate::connection;
 use crate::settings::{ConfigSources, DatabaseSettings, Settings};
 use crate::terminal::{print_error, print_line};
@@ -48,14 +48,14 @@ pub(crate) async fn install(
     sources: &ConfigSources,
     settings: &Settings,
 ) -> anyhow::Result<()> {
-    let (client, name) = (arguments.entry.client.client(), &arguments.entry.name);
-    let path = path_of(&arguments.entry)?;
+    let (client, name) = (arguments.entry.client.client(), &arguments.entry.place.name);
+    let path = path_of(arguments.entry.client.client(), arguments.entry.place.scope)?;
     let (server, program) = server(arguments, sources, settings)?;
     if arguments.print || arguments.link {
         return print(arguments, &server, program.as_ref(), &path);
     }
     let entry = server.entry(client, name)?;
-    let file = ConfigFile::at(path, arguments.entry.scope == Scope::User)?;
+    let file = ConfigFile::at(path, arguments.entry.place.scope == Scope::User)?;
     protect_token(&file, arguments, &server, &entry)?;
     let text = file.text()?;
     let put = put(client, name, &entry, &text, arguments.replace).map_err(|error| file.located(&text, &error))?;
@@ -83,7 +83,7 @@ pub(crate) async fn install(
             print_line(&format!("Wrote {} with the value of {}, for you alone.", secret.path.display(), secret.origin));
         }
     }
-    if arguments.entry.scope == Scope::User && !file.has_folder() {
+    if arguments.entry.place.scope == Scope::User && !file.has_folder() {
         let label = client.label;
         print_error(&format!(
             "warning: the folder of {} does not exist yet: is {label} installed?",
@@ -100,11 +100,9 @@ pub(crate) async fn install(
 }
 
 pub(crate) fn uninstall(arguments: &UninstallArgs) -> anyhow::Result<()> {
-    let UninstallArgs { name, scope, .. } = arguments;
-    let named = arguments.client.context("give the client with --client")?;
-    let entry = EntryArgs { client: named, name: name.clone(), scope: *scope };
-    let client = named.client();
-    let file = ConfigFile::at(path_of(&entry)?, true)?;
+    let client = arguments.client.context("give the client with --client")?.client();
+    let name = &arguments.place.name;
+    let file = ConfigFile::at(path_of(client, arguments.place.scope)?, true)?;
     let text = file.text()?;
     let found = match client.format {
         Format::Json { key, .. } => json::get(&text, key, name),
@@ -139,14 +137,14 @@ fn secret_files(entry: &Value) -> Vec<&str> {
     words.filter(|path| folder.as_ref().is_some_and(|folder| Path::new(path).starts_with(folder))).collect()
 }
 
-fn path_of(entry: &EntryArgs) -> anyhow::Result<PathBuf> {
+fn path_of(client: &Client, scope: Scope) -> anyhow::Result<PathBuf> {
     ensure!(
-        cfg!(not(windows)) || entry.scope == Scope::Project,
+        cfg!(not(windows)) || scope == Scope::Project,
         "on Windows, this program does not know the file that a client reads: write the entry by hand, or give --scope project"
     );
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = std::env::current_dir().context("the current folder is not known")?;
-    let mut files = entry.client.client().files(entry.scope, Platform::current(), &variable, &folder)?;
+    let mut files = client.files(scope, Platform::current(), &variable, &folder)?;
     let used = files.iter().position(|file| file.symlink_metadata().is_ok()).unwrap_or_default();
     Ok(files.swap_remove(used))
 }
@@ -210,7 +208,7 @@ fn protect_token(file: &ConfigFile, arguments: &InstallArgs, server: &Server, en
     }
     let path = file.path.display();
     ensure!(
-        arguments.entry.scope == Scope::User,
+        arguments.entry.place.scope == Scope::User,
         "{path} belongs to the project and would contain the token: use --token-env NAME, or --scope user"
     );
     ensure!(
@@ -255,7 +253,7 @@ async fn check(server: &Server, settings: &Settings) -> anyhow::Result<()> {
 }
 
 fn print(arguments: &InstallArgs, server: &Server, program: Option<&Program>, path: &Path) -> anyhow::Result<()> {
-    let (client, name) = (arguments.entry.client.client(), &arguments.entry.name);
+    let (client, name) = (arguments.entry.client.client(), &arguments.entry.place.name);
     let has_token = matches!(server, Server::Remote { token: Token::Text(_), .. });
     let shown = match server {
         Server::Remote { url, token: Token::Text(_) } => {
@@ -295,7 +293,7 @@ fn print(arguments: &InstallArgs, server: &Server, program: Option<&Program>, pa
 }
 
 fn report(arguments: &InstallArgs, file: &ConfigFile, saved: &Saved, program: Option<&Program>) {
-    let (client, name) = (arguments.entry.client.client(), &arguments.entry.name);
+    let (client, name) = (arguments.entry.client.client(), &arguments.entry.place.name);
     let path = file.path.display();
     match saved {
         Saved::Unchanged => {
@@ -311,7 +309,7 @@ fn report(arguments: &InstallArgs, file: &ConfigFile, saved: &Saved, program: Op
         let words = std::iter::once(&program.command).chain(&program.arguments);
         print_line(&format!("It starts: {}", visible(&words.map(String::as_str).collect::<Vec<_>>().join(" "))));
     }
-    if arguments.entry.scope == Scope::Project {
+    if arguments.entry.place.scope == Scope::Project {
         print_line("The entry has paths of this machine: think of that before you share the project.");
     }
     print_line(client.next_step);

@@ -75,7 +75,7 @@ impl Program {
         if let Some(log) = &log.log {
             program.push("log", log.clone(), false);
         }
-        let name = &arguments.entry.name;
+        let name = &arguments.entry.place.name;
         for option in &arguments.given {
             program.push_option(option, name)?;
         }
