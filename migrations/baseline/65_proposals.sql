@@ -130,6 +130,13 @@ create table countersign.question (
 comment on table countersign.question is 'What reviewers have asked the agent before they decide. The digest of a proposal does not depend on it.';
 comment on column countersign.question.asked_by is 'The person, or the user of the operating system that the command line named.';
 
+create table countersign.proposal_rows (
+    proposal_id  uuid  primary key references countersign.proposal (proposal_id) on delete cascade,
+    rows         json  not null
+);
+comment on table countersign.proposal_rows is 'The rows of a large preview beyond those that it has itself.';
+comment on column countersign.proposal_rows.rows is '{rows, labels}, whose SHA-256 the preview has: so the digest of the proposal covers them.';
+
 create function countersign.is_in_progress(p countersign.proposal) returns boolean language sql volatile
 set search_path = pg_catalog, pg_temp as $$
 select p.status = 'confirmed' and p.attempt is not null and p.attempt_until > clock_timestamp() $$;
@@ -237,7 +244,7 @@ create function countersign.propose(
     proposal uuid, account text, who text, tool text, title text, version text, definition_hash text, wanted_tier text, words text,
     arguments json, hash text, caller_key text, shown json, lifetime interval, most integer,
     of_session text, name_of_client text, version_of_client text, trace text, needed integer, of_group text, why text,
-    of_caller json default null
+    of_caller json default null, further_rows json default null
 ) returns table (verdict text, stored uuid)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -299,6 +306,9 @@ begin
             coalesce(approvers, ''))
             where status = 'pending' do nothing;
         if found then
+            if further_rows is not null then
+                insert into countersign.proposal_rows (proposal_id, rows) values (proposal, further_rows);
+            end if;
             return query select 'stored', proposal;
             return;
         end if;
@@ -311,7 +321,7 @@ begin
         -- It was decided on in between, so this one may be stored after all.
     end loop;
 end $$;
-comment on function countersign.propose(uuid, text, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text, integer, text, text, json) is
+comment on function countersign.propose(uuid, text, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text, integer, text, text, json, json) is
     'Stores a proposal. Verdicts: stored | found (the same proposal is pending) | crowded (the account has too many that are pending).';
 
 create function countersign.decide_pending(

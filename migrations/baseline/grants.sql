@@ -4,7 +4,7 @@
 grant usage on schema countersign to {writer}, countersign_approver, countersign_operator, countersign_console;
 grant select on countersign.record, countersign.mutation, countersign.effect, countersign.reversal,
     countersign.reversal_part, countersign.tracked, countersign.freeze, countersign.loss,
-    countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal, countersign.approval, countersign.question, countersign.proposal_check,
+    countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal, countersign.proposal_rows, countersign.approval, countersign.question, countersign.proposal_check,
     countersign.stored_plan, countersign.event, countersign.leaf, countersign.tree_node, countersign.log_key,
     countersign.witness, countersign.checkpoint, countersign.schema_change, countersign.schema_step
     to {writer}, countersign_approver, countersign_operator, countersign_console;
@@ -34,7 +34,7 @@ grant execute on function
     countersign.withdraw_report(uuid),
     countersign.sweep(interval, integer),
     countersign.existing_write(bytea, text),
-    countersign.propose(uuid, text, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text, integer, text, text, json),
+    countersign.propose(uuid, text, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text, integer, text, text, json, json),
     countersign.decide_proposal(uuid, text, text, text, text, text, uuid, interval, json),
     countersign.claim_proposal(uuid, uuid, interval),
     countersign.release_proposal(uuid, uuid, text, text),

@@ -179,6 +179,7 @@ impl<'a> RowMasks<'a> {
                 warnings: preview.warnings.into_iter().map(text).collect(),
                 // A digest of few rows could be guessed.
                 agreed_rows: None,
+                further_rows: None,
                 cut_texts: Vec::new(),
                 labels: Vec::new(),
                 ..preview

@@ -211,6 +211,7 @@ impl ProposalData {
                 labels: Vec::new(),
                 effects,
                 agreed_rows: None,
+                further_rows: None,
                 cut_texts: Vec::new(),
                 ..proposal.preview
             },

@@ -12,7 +12,7 @@ pub struct Effects<V = Cell> {
     pub count: u64,
     /// The first of the changed rows.
     pub rows: Vec<RowEffect<V>>,
-    /// The numbers of all changed rows by table and kind, the first ones first; empty if `rows` has every row.
+    /// The numbers of all changed rows by table and kind, the first ones first; empty if `rows` has every one of few rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_table: Vec<EffectCount>,
 }

@@ -1,5 +1,7 @@
 //! Reads the effects of a write, by table and key, with the columns before and after.
 
+use std::collections::HashMap;
+
 use pg::{PipelineStatement, PooledSession, Session, StatementResult, WriterPool};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -14,33 +16,45 @@ use crate::evidence::guarded_rows::{GuardedRows, is_guarded};
 /// The maximum number of effects in one answer, which also has their total number.
 pub(crate) const MAX_SHOWN: u32 = 100;
 
+/// The maximum number of effects that a proposal lists.
+pub(crate) const MAX_PROPOSED: u32 = 10_000;
+
+// What is the same for all effects, or for those of one shape, stands in the first of them.
 const EFFECTS_SQL: &str = "\
-select t.name, e.op::pg_catalog.text, coalesce(e.key_before, e.key), case when e.bytes <= 1048576 then e.before end, \
-    case when e.bytes <= 1048576 then e.after end, e.bytes operator(pg_catalog.>) 1048576, \
-    e.secret_before is distinct from e.secret_after, pg_catalog.array_to_json(coalesce(e.unchanged, '{}')), pg_catalog.array_to_json(t.columns), pg_catalog.array_to_json(t.sensitive), \
-    pg_catalog.array_to_json(t.types), e.by_trigger, \
-    (select pg_catalog.count(*) from countersign.effect c where c.correlation_id operator(pg_catalog.=) $1), \
+select t.name, e.op::pg_catalog.text, coalesce(e.key_before, e.key), case when e.bytes <= 1048576 or e.place > 100 then e.before end, \
+    case when e.bytes <= 1048576 or e.place > 100 then e.after end, e.bytes operator(pg_catalog.>) 1048576 and e.place <= 100, \
+    e.secret_before is distinct from e.secret_after, pg_catalog.array_to_json(coalesce(e.unchanged, '{}')), \
+    case when e.place_in_shape operator(pg_catalog.=) 1 then pg_catalog.array_to_json(t.columns) end, \
+    case when e.place_in_shape operator(pg_catalog.=) 1 then pg_catalog.array_to_json(t.sensitive) end, \
+    case when e.place_in_shape operator(pg_catalog.=) 1 then pg_catalog.array_to_json(t.types) end, e.by_trigger, \
+    case when e.place operator(pg_catalog.=) 1 then \
+    (select pg_catalog.count(*) from countersign.effect c where c.correlation_id operator(pg_catalog.=) $1) end, \
+    case when e.place operator(pg_catalog.=) 1 then \
     (select pg_catalog.json_agg(pg_catalog.json_build_object('table', n.name, 'change', \
         case when n.op operator(pg_catalog.=) 'I' then 'insert' when n.op operator(pg_catalog.=) 'D' then 'delete' else 'update' end, \
         'by_trigger', n.by_trigger, 'count', n.count) order by n.first) \
      from (select c.shape, ct.name, c.op, c.by_trigger, pg_catalog.count(*) as count, pg_catalog.min(c.position) as first \
            from countersign.effect c join countersign.tracked ct on ct.shape operator(pg_catalog.=) c.shape \
            where c.correlation_id operator(pg_catalog.=) $1 and c.op operator(pg_catalog.<>) 'N' \
-           group by c.shape, ct.name, c.op, c.by_trigger) n), t.shape, \
+           group by c.shape, ct.name, c.op, c.by_trigger) n) end, t.shape, \
     case when exists (select from pg_catalog.pg_class r where r.oid operator(pg_catalog.=) t.relation) then pg_catalog.row_security_active(t.relation) end \
-from (select f.*, pg_catalog.sum(coalesce(pg_catalog.octet_length(f.before), 0) operator(pg_catalog.+) \
-          coalesce(pg_catalog.octet_length(f.after), 0)) over (order by f.position) as bytes \
-      from countersign.effect f where f.correlation_id operator(pg_catalog.=) $1 order by f.position limit $2::pg_catalog.int8) e \
-join countersign.tracked t on t.shape operator(pg_catalog.=) e.shape order by e.position";
+from (select l.*, pg_catalog.row_number() over (partition by l.shape order by l.position) as place_in_shape \
+      from (select f.*, pg_catalog.row_number() over (order by f.position) as place, \
+                pg_catalog.sum(coalesce(pg_catalog.octet_length(f.before), 0) operator(pg_catalog.+) \
+                coalesce(pg_catalog.octet_length(f.after), 0)) over (order by f.position) as bytes \
+            from countersign.effect f where f.correlation_id operator(pg_catalog.=) $1 order by f.position limit $2::pg_catalog.int8) l) e \
+join countersign.tracked t on t.shape operator(pg_catalog.=) e.shape \
+where e.place <= 100 or e.bytes <= 4194304 order by e.position";
 
 /// The effects of a write: the first [`MAX_SHOWN`] in the order in which they were made. Beyond 1 MiB of row images,
-/// effects have no columns. `None` if no effects are recorded.
+/// effects have no columns. Those of a proposal beyond the first [`MAX_SHOWN`] end with 4 MiB. `None` if no effects are
+/// recorded.
 pub(crate) async fn of_write(
     writer: &WriterPool,
     write: CorrelationId,
     deadline: Instant,
 ) -> Result<Option<Effects>, pg::Error> {
-    let outcome = writer.run_one(EFFECTS_SQL, &params(write), deadline).await?;
+    let outcome = writer.run_one(EFFECTS_SQL, &params(write, MAX_SHOWN), deadline).await?;
     Ok(parse_effects(outcome.rows))
 }
 
@@ -51,7 +65,7 @@ pub(crate) async fn of_write_for(
     caller: &Principal,
     deadline: Instant,
 ) -> Result<Option<Effects>, pg::Error> {
-    let outcome = writer.run_one(EFFECTS_SQL, &params(write), deadline).await?;
+    let outcome = writer.run_one(EFFECTS_SQL, &params(write, MAX_SHOWN), deadline).await?;
     let Some(recorded) = RecordedEffects::parse(outcome.rows, &caller.context) else { return Ok(None) };
     recorded.seen(writer, caller, deadline, Current::After).await.map(Some)
 }
@@ -70,9 +84,9 @@ pub(crate) fn step(params: &[Option<String>]) -> PipelineStatement<'_> {
     PipelineStatement::new(EFFECTS_SQL, params)
 }
 
-/// The arguments of [`step`].
-pub(crate) fn params(write: CorrelationId) -> [Option<String>; 2] {
-    [Some(write.to_string()), Some(MAX_SHOWN.to_string())]
+/// The arguments of [`step`], for at most this number of effects.
+pub(crate) fn params(write: CorrelationId, limit: u32) -> [Option<String>; 2] {
+    [Some(write.to_string()), Some(limit.to_string())]
 }
 
 /// Effects, and which of them are of tables that may hide rows from a caller.
@@ -101,6 +115,7 @@ impl RecordedEffects {
     /// Parses the result of [`step`] for a caller with this context.
     pub(crate) fn parse(answer: Vec<Vec<Option<String>>>, caller: &CallerContext) -> Option<Self> {
         let (mut count, mut rows, mut guarded) = (0, Vec::new(), Vec::new());
+        let mut shapes: HashMap<String, [Vec<String>; 3]> = HashMap::new();
         let mut by_table: Vec<EffectCount> = Vec::new();
         for row in answer {
             let Ok(
@@ -126,12 +141,15 @@ impl RecordedEffects {
             else {
                 continue;
             };
-            count = all.and_then(|all| all.parse::<u64>().ok()).unwrap_or_default();
+            count = all.and_then(|all| all.parse::<u64>().ok()).unwrap_or(count);
             if by_table.is_empty() {
                 by_table = list(counts);
             }
+            let shape = shape.unwrap_or_default();
+            let of_shape = || [columns, sensitive, types].map(list);
+            let [columns, sensitive, types] = shapes.entry(shape.clone()).or_insert_with(of_shape).clone();
             if is_guarded(caller, has_policy.as_deref() == Some("t")) {
-                let (shape, before, after) = (shape.unwrap_or_default(), before.clone(), after.clone());
+                let (before, after) = (before.clone(), after.clone());
                 guarded.push(GuardedEffect { at: rows.len(), shape, before, after });
             }
             let change = RecordedChange {
@@ -142,14 +160,15 @@ impl RecordedEffects {
                 after,
                 has_sensitive_changes: is_hidden.as_deref() == Some("t"),
                 unchanged: list(unchanged),
-                columns: list(columns),
-                sensitive: list(sensitive),
-                types: list(types),
+                columns,
+                sensitive,
+                types,
             };
             let [is_cut, by_trigger] = [is_cut, by_trigger].map(|flag| flag.as_deref() == Some("t"));
             rows.push(RowEffect { is_cut, by_trigger, ..change.effect() });
         }
-        if count <= rows.len() as u64 {
+        // The rows of a proposal beyond the first ones are stored elsewhere, and may be missing there.
+        if count <= rows.len() as u64 && count <= u64::from(MAX_SHOWN) {
             by_table.clear();
         }
         (count > 0).then_some(Self { effects: Effects { count, rows, by_table }, guarded })

@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use types::{CorrelationId, Effects, ErrorCode, Failure};
 
-use crate::evidence::effects::{self, RecordedEffects};
+use crate::evidence::effects::{self, MAX_SHOWN, RecordedEffects};
 use crate::evidence::values::array;
 use crate::write::attempt::CANCEL_GRACE;
 use crate::write::definitions::{self, Definition};
@@ -54,6 +54,8 @@ enum RowComparison<'a> {
 struct Questions<'a> {
     definitions: bool,
     rows: RowComparison<'a>,
+    /// The maximum number of effects.
+    effects: u32,
 }
 
 /// The reason why there is no trial.
@@ -90,7 +92,7 @@ const IDLE_LIMIT_SQL: &str = "select pg_catalog.set_config('idle_in_transaction_
 impl Trials<'_> {
     /// The result of the write, and the rows of tracked tables that it would change, with long values cut.
     pub(crate) async fn work(self) -> Result<(WriteOutput, Option<Effects>), Failure> {
-        let questions = Questions { definitions: false, rows: RowComparison::None };
+        let questions = Questions { definitions: false, rows: RowComparison::None, effects: MAX_SHOWN };
         let trial = self.repeated(|| self.attempt(None, questions)).await?;
         Ok((trial.work, trial.effects.map(effects::shortened)))
     }
@@ -99,7 +101,7 @@ impl Trials<'_> {
     /// on.
     pub(crate) async fn once(self, agreed_rows: Option<&str>) -> Result<Trial, Failure> {
         let rows = agreed_rows.map_or(RowComparison::None, RowComparison::Agreed);
-        self.repeated(|| self.attempt(None, Questions { definitions: true, rows })).await
+        self.repeated(|| self.attempt(None, Questions { definitions: true, rows, effects: MAX_SHOWN })).await
     }
 
     /// Two trials in two transactions with the same snapshot. They can only differ in values that are generated in
@@ -127,10 +129,12 @@ impl Trials<'_> {
         let mut holder = self.writer.acquire(self.deadline).await.map_err(|error| failure(&error))?;
         let trials = async {
             let snapshot = self.export_snapshot(&mut holder).await?;
-            let questions = Questions { definitions: true, rows: RowComparison::Agree(None) };
+            let questions =
+                Questions { definitions: true, rows: RowComparison::Agree(None), effects: effects::MAX_PROPOSED };
             let first = self.attempt(Some(&snapshot), questions).await?;
             let rows = RowComparison::Agree(first.rows.as_deref());
-            let second = self.attempt(Some(&snapshot), Questions { definitions: false, rows }).await?;
+            let questions = Questions { definitions: false, rows, ..questions };
+            let second = self.attempt(Some(&snapshot), questions).await?;
             Ok([first, second])
         };
         let trials = trials.await;
@@ -229,7 +233,7 @@ impl Trials<'_> {
         questions: Questions<'_>,
     ) -> Result<(Trial, Option<RecordedEffects>), pg::Error> {
         let search = definitions::search(self.executor, self.request);
-        let params = effects::params(attempt);
+        let params = effects::params(attempt, questions.effects);
         let claimed_rollback = json!(work.rollback.clone().of_write(&attempt.to_string()));
         let undone = Some(self.executor.undoes(self.request)).filter(|undone| !undone.is_empty());
         let promise = [

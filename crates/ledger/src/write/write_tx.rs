@@ -186,7 +186,7 @@ impl<'a> WriteTx<'a> {
 
     /// The effects of the work so far, as [`effects::of_write`] returns them. Runs deferred triggers first.
     pub(crate) async fn effects(&mut self) -> Result<Option<Effects>, ExecutorError> {
-        let params = effects::params(self.id);
+        let params = effects::params(self.id, effects::MAX_SHOWN);
         Ok(effects::parse_effects(self.after_triggers(effects::step(&params)).await?.rows))
     }
 

@@ -173,7 +173,7 @@ fn matching_table<'a>(
             continue;
         };
         let covered = matches.keys().filter_map(|at| read.get(*at)).filter(|row| row.before != row.after).count();
-        if covered < changed && all.by_table.is_empty() {
+        if covered < changed && all.count <= all.rows.len() as u64 {
             continue;
         }
         if found.replace((table, matches)).is_some() {

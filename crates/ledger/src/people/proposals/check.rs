@@ -30,7 +30,10 @@ macro_rules! changes_sql {
         concat!(
             "\
 select e.* from countersign.proposal p cross join lateral ( \
-    select distinct t.relation, (o.row -> 'key')::jsonb::text as key from json_array_elements(p.preview #> '{effects,rows}') o (row) \
+    select distinct t.relation, (o.row -> 'key')::jsonb::text as key from ( \
+        select a.value as row from json_array_elements(p.preview #> '{effects,rows}') a \
+        union all select a.value from countersign.proposal_rows f cross join lateral json_array_elements(f.rows -> 'rows') a \
+        where f.proposal_id = p.proposal_id) o \
     join countersign.tracked t on t.is_current and t.name = o.row ->> 'table' where ",
             $condition,
             ") k cross join lateral ( \

@@ -1,6 +1,9 @@
 //! Compares effects: those of the two runs of a preview, and those that were shown with those of the write. A generated
 //! value equals any value.
 
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use serde::Serialize;
 use serde_json::Value;
 use types::{ChangeKind, ColumnEffect, Columns, Effects, RowEffect};
 
@@ -15,31 +18,43 @@ pub(super) fn without_generated(first: Effects<Value>, second: &Effects<Value>) 
     Effects { rows: first.rows.into_iter().zip(others).map(|(row, other)| marked(row, other)).collect(), ..first }
 }
 
-type Fits<'a> = &'a dyn Fn(&RowEffect<Value>, &RowEffect<Value>) -> bool;
+/// What two effects of a table and kind have in common.
+type Feature<'a> = &'a dyn Fn(&RowEffect<Value>) -> String;
+type Condition<'a> = &'a dyn Fn(&RowEffect<Value>) -> bool;
 
 /// For each row the effect of the other run on the same row, or on an inserted row in its place. The order of the rows
 /// may differ, and so may the first ones of many: then there is none.
 fn counterparts<'a>(rows: &[RowEffect<Value>], others: &'a [RowEffect<Value>]) -> Vec<Option<&'a RowEffect<Value>>> {
-    let mut left: Vec<&RowEffect<Value>> = others.iter().collect();
+    let place = |row: &RowEffect<Value>| (row.table.clone(), row.key.as_ref().map(canonical));
+    let is_insert = |row: &&RowEffect<Value>| row.change == ChangeKind::Insert;
+    let inserted: HashSet<_> = rows.iter().filter(is_insert).map(place).collect();
+    let mut taken = vec![false; others.len()];
     let mut found = vec![None; rows.len()];
-    let is_inserted = |row: &RowEffect<Value>| {
-        rows.iter().any(|other| other.change == ChangeKind::Insert && other.table == row.table && other.key == row.key)
-    };
-    let kinds: [Fits<'_>; 3] = [
-        &|row, other| row == other,
-        &|row, other| row.key == other.key,
-        // The key of an inserted row may be generated, also where a trigger then updates the row.
-        &|row, _| is_inserted(row),
-    ];
-    for fits in kinds {
-        for (row, found) in rows.iter().zip(&mut found).filter(|(_, found)| found.is_none()) {
-            let place = left
-                .iter()
-                .position(|other| (&row.table, row.change) == (&other.table, other.change) && fits(row, other));
-            *found = place.map(|place| left.remove(place));
+    let same_row = |row: &RowEffect<Value>| canonical(row);
+    let same_key = |row: &RowEffect<Value>| canonical(&row.key);
+    // The key of an inserted row may be generated, also where a trigger then updates the row.
+    let same_kind = |_: &RowEffect<Value>| String::new();
+    let is_any = |_: &RowEffect<Value>| true;
+    let is_inserted = |row: &RowEffect<Value>| inserted.contains(&place(row));
+    let rules: [(Feature<'_>, Condition<'_>); 3] =
+        [(&same_row, &is_any), (&same_key, &is_any), (&same_kind, &is_inserted)];
+    for (feature, applies) in rules {
+        let of = |row: &RowEffect<Value>| (row.table.clone(), row.change, feature(row));
+        let mut left: HashMap<_, VecDeque<usize>> = HashMap::new();
+        for (at, other) in others.iter().enumerate().filter(|(at, _)| taken.get(*at) == Some(&false)) {
+            left.entry(of(other)).or_default().push_back(at);
+        }
+        for (row, found) in rows.iter().zip(&mut found).filter(|(row, found)| found.is_none() && applies(row)) {
+            let Some(at) = left.get_mut(&of(row)).and_then(VecDeque::pop_front) else { continue };
+            *found = others.get(at);
+            taken.get_mut(at).into_iter().for_each(|taken| *taken = true);
         }
     }
     found
+}
+
+fn canonical(part: &impl Serialize) -> String {
+    serde_json::to_string(part).unwrap_or_default()
 }
 
 /// The row with `(generated)` in place of what is not the same in its counterpart. The key of a row without one is kept,

@@ -16,6 +16,7 @@ mod confirmed;
 mod decide;
 mod effect_comparison;
 mod execute;
+mod further_rows;
 mod human_decision;
 mod preview;
 mod proposal;
@@ -31,7 +32,7 @@ use std::time::Duration;
 use pg::value::text_array;
 use pg::{WriterPool, outage};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, IdPrefix, Principal, ProposalId};
@@ -40,6 +41,7 @@ pub use check::CallerChanges;
 pub use decide::{Decision, DecisionChannel, MAX_REASON_CHARS};
 pub use effect_comparison::GENERATED;
 pub use execute::ExecutedProposal;
+pub use further_rows::FurtherRows;
 pub(crate) use human_decision::may_not_decide;
 pub use human_decision::{ConsoleDecider, ConsoleDecisionError, DecisionNonce};
 pub use preview::Preview;
@@ -101,6 +103,7 @@ const WHOLE_SQL: &str = concat!(
     'session_id', p.session_id, 'trace_id', p.trace_id))::text, '{}')::json as client, \
     p.caller_context, p.tool_version, p.definition, p.params, p.fingerprint as params_hash, p.idempotency_key, p.preview, \
     p.decision_reason, \
+    (select r.rows::text from countersign.proposal_rows r where r.proposal_id = p.proposal_id) as further_rows, \
     (select n.proposal_id from countersign.proposal n where n.account_id = p.account_id and n.id > p.id \
      and n.tool_name = p.tool_name and n.fingerprint = p.fingerprint order by n.id desc limit 1) as newer, ",
     "(select json_build_object('requested_at', ",
@@ -117,7 +120,8 @@ const OUTLINE_SQL: &str = "select json_build_object('params', coalesce((select j
             select from json_array_elements_text(p.preview -> 'in_title') t (name) where t.name = a.key)), '{}'), \
     'rows_affected', p.preview -> 'rows_affected', \
     'changed', coalesce((p.preview #>> '{effects,count}')::bigint, 0), \
-    'listed', coalesce(json_array_length(p.preview #> '{effects,rows}'), 0), 'reversible', p.preview #> '{rollback,reversible}', \
+    'listed', coalesce(json_array_length(p.preview #> '{effects,rows}'), 0) \
+        + coalesce((p.preview #>> '{further_rows,count}')::bigint, 0), 'reversible', p.preview #> '{rollback,reversible}', \
     'unfiltered', coalesce(json_array_length(p.preview -> 'unfiltered'), 0), \
     'unusual', coalesce(json_array_length(p.preview -> 'unusual'), 0), \
     'warnings', coalesce(json_array_length(p.preview -> 'warnings'), 0)) as outline, ";
@@ -150,7 +154,7 @@ const ENDED_SQL: &str =
     "where p.status <> 'pending' or p.expires_at <= clock_timestamp() order by p.id desc limit $1::bigint";
 const FIND_SQL: &str = "where p.proposal_id between $1::uuid and $2::uuid order by p.id desc limit $3::bigint";
 const PROPOSE_SQL: &str = "select * from countersign.propose($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, \
-    make_interval(secs => $14::double precision), $15, $16, $17, $18, $19, $20, $21, $22, $23)";
+    make_interval(secs => $14::double precision), $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)";
 
 impl Proposals {
     pub(crate) fn new(writer: WriterPool, gate: Gate, records: Records, settings: &crate::LedgerOptions) -> Self {
@@ -228,7 +232,8 @@ impl Proposals {
                 Ok([first, second]) => {
                     let preview = Preview::from_two_runs(first, &second)?;
                     let unusual = unusual::of_effects(&self.writer, preview.effects.as_ref(), deadline).await;
-                    return Ok(Preview { row_key: executor.row_key().to_vec(), unusual, ..preview });
+                    let preview = Preview { row_key: executor.row_key().to_vec(), unusual, ..preview };
+                    return Ok(preview.with_bounded_rows().0);
                 }
                 // Other transactions have changed the rows since the snapshot was taken.
                 Err(failure) if failure.sqlstate.as_deref() == Some(SERIALIZATION_FAILURE) => {}
@@ -259,7 +264,8 @@ impl Proposals {
         preview: &Preview,
         description: &str,
     ) -> Result<Proposal, Failure> {
-        let shown = serde_json::to_string(preview)
+        let (preview, further_rows) = preview.clone().with_bounded_rows();
+        let shown = serde_json::to_string(&preview.without_further_rows())
             .map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
         let arguments = Value::Object(call.request.params.clone()).to_string();
         too_large(arguments.len(), shown.len())?;
@@ -289,6 +295,7 @@ impl Proposals {
             draft.rule.approvers.clone(),
             call.reason.clone(),
             principal.context.to_json(),
+            further_rows,
         ];
         let answer = self.writer.run_one(PROPOSE_SQL, &params, call.deadline).await;
         let answer = answer.map_err(|error| ledger_failure(&error))?;
@@ -313,7 +320,13 @@ impl Proposals {
     pub async fn get(&self, owner: Option<&Principal>, id: ProposalId) -> Result<Option<Proposal>, Failure> {
         let account = owner.map(|owner| owner.account_id.as_str().to_owned());
         let params = [Some(id.to_string()), account, owner.and_then(|owner| owner.context.to_json())];
-        Ok(self.read(WHOLE_SQL, ONE_SQL, &params).await?.into_iter().next())
+        let mut row = self.objects(WHOLE_SQL, ONE_SQL, &params).await?.into_iter().next();
+        let further_rows = row.as_mut().and_then(|row| row.remove("further_rows"));
+        let mut proposal: Option<Proposal> = row.map(parsed).transpose()?;
+        if let (Some(proposal), Some(Value::String(rows))) = (&mut proposal, further_rows) {
+            proposal.preview.add_further_rows(&rows);
+        }
+        Ok(proposal)
     }
 
     /// The newest proposals first.
@@ -358,22 +371,31 @@ impl Proposals {
         which: &str,
         params: &[Option<String>],
     ) -> Result<Vec<T>, Failure> {
+        self.objects(what, which, params).await?.into_iter().map(parsed).collect()
+    }
+
+    async fn objects(
+        &self,
+        what: &str,
+        which: &str,
+        params: &[Option<String>],
+    ) -> Result<Vec<Map<String, Value>>, Failure> {
         let rows = self.records.objects(&format!("{what}{COLUMNS_SQL}{which}"), params).await;
-        let rows = rows.map_err(|error| {
+        rows.map_err(|error| {
             outage::log(&error, "the proposals cannot be read");
             match error {
                 pg::Error::Connect(error) => Failure::from(&error),
                 _ => Failure::new(ErrorCode::DbError, "the proposals cannot be read"),
             }
-        })?;
-        let proposal = |row| {
-            serde_json::from_value(Value::Object(row)).map_err(|error| {
-                tracing::error!(%error, "a proposal has another form than this server knows");
-                Failure::new(ErrorCode::DbError, "a stored proposal cannot be read")
-            })
-        };
-        rows.into_iter().map(proposal).collect()
+        })
     }
+}
+
+fn parsed<T: DeserializeOwned>(row: Map<String, Value>) -> Result<T, Failure> {
+    serde_json::from_value(Value::Object(row)).map_err(|error| {
+        tracing::error!(%error, "a proposal has another form than this server knows");
+        Failure::new(ErrorCode::DbError, "a stored proposal cannot be read")
+    })
 }
 
 /// The names of the tools and their definitions, as two arrays of PostgreSQL in their text form.

@@ -13,9 +13,10 @@ use serde_json::{Map, Value};
 use types::{ChangeKind, Effects, ErrorCode, Failure, Rollback, RowEffect};
 
 use super::effect_comparison::{GENERATED, difference_of_rows, difference_of_values, without_generated};
+use super::further_rows::FurtherRows;
 use super::unusual::UnusualValue;
 use crate::canonical_json;
-use crate::evidence::effects;
+use crate::evidence::effects::{self, MAX_SHOWN};
 use crate::fingerprint::sha256_hex;
 use crate::write::definitions::Definition;
 use crate::write::executor::WriteOutput;
@@ -45,6 +46,9 @@ pub struct Preview {
     /// (`migrations/baseline/64_agreed_rows.sql`). `None` in proposals of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed_rows: Option<Value>,
+    /// The rows of `effects` that are stored beside the preview. `None` if there are few.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub further_rows: Option<FurtherRows>,
     /// Whether both runs left all rows as they were, so that there is nothing to agree to. Not stored.
     #[serde(skip)]
     pub changes_nothing: bool,
@@ -102,6 +106,7 @@ impl Preview {
             after: work.after,
             effects: None,
             agreed_rows: None,
+            further_rows: None,
             changes_nothing: false,
             cut_texts: Vec::new(),
             row_key: Vec::new(),
@@ -140,10 +145,12 @@ impl Preview {
     }
 
     /// The effects that were shown and those of now in the form in which they are compared: a long text is its beginning
-    /// with the hash of all of it, if the preview has these hashes.
+    /// with the hash of all of it, if the preview has these hashes. Of the rows that are stored beside the preview,
+    /// only the digests are compared.
     fn compared(&self, now: Option<Effects>) -> [Option<Effects<Value>>; 2] {
         let mut hashes = self.cut_texts.iter();
-        let shown = self.effects.clone().map(|effects| {
+        let shown = self.effects.clone().map(|mut effects| {
+            effects.rows.truncate(MAX_SHOWN as usize);
             effects.map(|_, value| match value.as_str().filter(|_| effects::is_beginning(&value)) {
                 Some(beginning) => format!("{beginning}{}", hashes.next().map_or("", String::as_str)).into(),
                 None => value,

@@ -12,6 +12,8 @@ use types::{ColumnEffect, Effects, RowEffect};
 
 /// The maximum number of values that are looked up, and their maximum length in characters.
 const MAX_LOOKED_UP: usize = 500;
+/// The number of least values of a column that are looked up if it has many, and of greatest ones.
+const MAX_ENDS: usize = 50;
 const MAX_VALUE_CHARS: usize = 200;
 
 /// The time limit of the look-up.
@@ -75,10 +77,7 @@ pub(super) async fn of_effects(
     effects: Option<&Effects<Value>>,
     deadline: Instant,
 ) -> Vec<UnusualValue> {
-    let mut stored: Vec<[&str; 3]> = effects.into_iter().flat_map(|effects| &effects.rows).flat_map(stored).collect();
-    stored.sort_unstable();
-    stored.dedup();
-    stored.truncate(MAX_LOOKED_UP);
+    let stored = ends(effects.into_iter().flat_map(|effects| &effects.rows).flat_map(stored).collect());
     if stored.is_empty() {
         return Vec::new();
     }
@@ -97,6 +96,22 @@ pub(super) async fn of_effects(
         Some(UnusualValue { table, column, value, listed: listed.and_then(|listed| listed.parse().ok()), analyzed })
     };
     found.into_iter().filter_map(value).collect()
+}
+
+/// The values to look up. Of many numbers of a column, the least and the greatest: those are far outside first.
+fn ends(mut stored: Vec<[&str; 3]>) -> Vec<[&str; 3]> {
+    let number = |value: &str| value.parse::<f64>().unwrap_or_default();
+    stored.sort_unstable_by(|[table, column, value], [other_table, other_column, other]| {
+        let by_number = number(value).total_cmp(&number(other)).then(value.cmp(other));
+        (table, column).cmp(&(other_table, other_column)).then(by_number)
+    });
+    stored.dedup();
+    let columns = stored.chunk_by(|[table, column, _], [next_table, next, _]| (table, column) == (next_table, next));
+    let is_end = |at: usize, count: usize| at < MAX_ENDS || at + MAX_ENDS >= count;
+    let ends = columns.flat_map(|values| {
+        values.iter().enumerate().filter(|(at, _)| is_end(*at, values.len())).map(|(_, value)| *value)
+    });
+    ends.take(MAX_LOOKED_UP).collect()
 }
 
 /// The table, the column and the text of each value that a row would have.
