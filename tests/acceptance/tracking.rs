@@ -304,3 +304,31 @@ async fn a_role_that_owns_the_ledger_itself_has_its_tables_tracked() {
     // Once more, now that there is a function to replace.
     succeed(&url, &["track", "shop.orders", "--all-writers"]).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receipt_names_a_trigger_that_was_made_after_the_tracking_and_tracking_again_helps() {
+    let db = database().await;
+    db.run(
+        "create schema s; create table s.t (id int primary key, n int, at timestamptz); insert into s.t values (1, 1);
+         grant usage on schema s to countersign_writer; grant select, update on s.t to countersign_writer;
+         select countersign.track('s.t');
+         create function s.stamp() returns trigger language plpgsql as $$ begin new.at := clock_timestamp(); return new; end $$;
+         create trigger stamp before update on s.t for each row execute function s.stamp()",
+    )
+    .await;
+    let mut command = Server::bare_command(&db);
+    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    let server = Server::start(command).await;
+    let write = async |n: u32| {
+        server.succeed("execute_sql", json!({"sql": format!("update s.t set n = {n} where id = 1")})).await
+    };
+    let receipt = write(2).await["meta"]["rollback"].clone();
+    let why =
+        "a BEFORE trigger that was made after the table was tracked changed the row again: run `countersign track`";
+    assert!(receipt["reversible"] == false && receipt["note"].as_str().unwrap().contains(why), "{receipt}");
+    succeed(&db.url(), &["track", "s.t"]).await;
+    let meta = write(3).await["meta"].clone();
+    assert_eq!(meta["rollback"]["set_by_triggers"], json!({"s.t": ["at"]}), "{meta}");
+    server.succeed("undo_mutation", json!({"correlation_id": meta["correlation_id"]})).await;
+    server.close().await;
+}

@@ -10,7 +10,8 @@ use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use testkit::{
-    Database, HttpServer, Server, TestManifest, database, external, lone_database_with, repository, send_signal,
+    Database, HttpServer, Server, TestManifest, database, external, lone_database_with, repository, run_countersign,
+    send_signal,
 };
 
 /// What autovacuum, checkpoints and hints of other sessions would add.
@@ -289,4 +290,43 @@ async fn no_call_does_more_work_than_the_file_says() {
     let expected = &expected["write"];
     assert!(!more.is_as(expected) && more.rows_written == expected.rows_written + 1, "{more:?} {expected:?}");
     assert_eq!(more.function_calls, expected.function_calls + 1);
+}
+
+/// The calls of each function in an undo of this many rows under an `updated_at` trigger, which sets the column again.
+async fn calls_of_undo(rows: u32) -> BTreeMap<String, i64> {
+    let db = database().await;
+    let stamped = FIXTURE.replace("create extension pg_stat_statements;", "").replace("analyze;", "");
+    db.run(&format!("{stamped} alter database \"{}\" set track_functions = 'all'", db.name())).await;
+    let mut command = Server::bare_command(&db);
+    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    command.args(["--execute-sql-max-rows", "2000"]);
+    let server = Server::start(command).await;
+    let sql = format!("update work.stamped set n = n + 1 where id <= {rows}");
+    let written = server.succeed("execute_sql", json!({"sql": sql})).await["meta"]["correlation_id"].clone();
+    server.close().await;
+    // A session reports what it has called after a transaction, or when it ends.
+    let reported = "select count(*) from pg_stat_user_functions where funcname = 'finish'";
+    db.until_value(reported, "1").await;
+    db.run("select pg_stat_reset()").await;
+    let undone = run_countersign(&db.url(), &["undo", written.as_str().unwrap()]).await;
+    assert!(undone.out.contains("set again"), "{undone:?}");
+    db.until_value(reported, "1").await;
+    let calls = "select funcname, calls from pg_stat_user_functions";
+    // Functions of a table are named by its oid.
+    let name = |row: &[String]| row[0].trim_end_matches(|letter: char| letter.is_ascii_digit()).to_owned();
+    db.rows(calls).await.into_iter().map(|row| (name(&row), row[1].parse().unwrap())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_under_a_trigger_reads_each_row_a_few_times_and_the_catalog_once() {
+    let [few, many] = [calls_of_undo(100).await, calls_of_undo(600).await];
+    let of_row: BTreeMap<&str, f64> = many
+        .iter()
+        .map(|(name, calls)| (name.as_str(), (calls - few.get(name).unwrap_or(&0)) as f64 / 500.0))
+        .filter(|(_, calls)| *calls > 0.01)
+        .collect();
+    // Two images for each comparison: after the restoration, in its own check and in that of the ledger.
+    let fields = of_row["fields"];
+    assert!((4.0..=6.0).contains(&fields), "{of_row:?}");
+    assert!(of_row.values().filter(|calls| **calls > 1.0).count() == 1, "{of_row:?}");
 }

@@ -6,8 +6,8 @@ use crate::trial::Trial;
 /// A write whose kept facts differ from those in the catalog fails.
 pub(crate) const COMPARED: (&str, &str) = (
     "    return facts;\nend $$;\ncomment on function countersign.facts_of_write",
-    "    if facts is distinct from countersign.examine_write(write) then
-        raise exception 'kept %, in the catalog %', facts, countersign.examine_write(write) using errcode = 'CS999';
+    "    if facts is distinct from countersign.examine_write(write, undone) then
+        raise exception 'kept %, in the catalog %', facts, countersign.examine_write(write, undone) using errcode = 'CS999';
     end if;
     return facts;\nend $$;\ncomment on function countersign.facts_of_write",
 );
