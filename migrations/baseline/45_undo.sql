@@ -438,6 +438,8 @@ begin
             -- A value that its type does not have any more, such as a label of an enum that was renamed.
             when data_exception or undefined_object or undefined_function or datatype_mismatch then
                 differing := array[json_build_object('code', 'schema_changed', 'table', t.name, 'message', sqlerrm)];
+            when insufficient_privilege then
+                differing := array[json_build_object('code', 'not_permitted', 'table', t.name, 'message', sqlerrm)];
             -- A value that a domain does not take any more.
             when integrity_constraint_violation then
                 get stacked diagnostics broken_name = constraint_name;

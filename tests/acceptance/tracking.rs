@@ -330,5 +330,12 @@ async fn a_receipt_names_a_trigger_that_was_made_after_the_tracking_and_tracking
     let meta = write(3).await["meta"].clone();
     assert_eq!(meta["rollback"]["set_by_triggers"], json!({"s.t": ["at"]}), "{meta}");
     server.succeed("undo_mutation", json!({"correlation_id": meta["correlation_id"]})).await;
+
+    // A right that was taken away since is a conflict, as is one to a column.
+    let id = write(4).await["meta"]["correlation_id"].clone();
+    db.run("revoke update on s.t from countersign_writer").await;
+    let refused = server.call("undo_mutation", json!({"correlation_id": id})).await;
+    assert_eq!(refused["error"]["conflicts"][0]["code"], "not_permitted", "{refused}");
+    assert_eq!(refused["error"]["conflicts"][0]["table"], "s.t", "{refused}");
     server.close().await;
 }
