@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(
             said,
             [
-                "The statement has no condition for h.pa\\u202etient: it changes every row of the table.",
+                "It changes every row of the table h.pa\\u202etient.",
                 "It cannot be undone. The rows are gone.",
                 "Parameter \"name\" mixes letters\\n",
                 "It would also delete 1 row of h.note, through triggers, foreign keys or other parts of the statement.",

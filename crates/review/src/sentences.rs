@@ -113,7 +113,7 @@ pub fn unusual(unusual: &UnusualValue) -> String {
 /// The warning about an UPDATE or DELETE without a condition.
 #[must_use]
 pub fn unfiltered(table: &str) -> String {
-    format!("The statement has no condition for {}: it changes every row of the table.", visible(table))
+    format!("It changes every row of the table {}.", visible(table))
 }
 
 /// The columns that an undo does not restore, by table: `But for what triggers set again: shop.orders updated_at`. `None`
