@@ -24,8 +24,8 @@ pub enum Risk {
     Warning(String),
     /// These rows change, too, besides those of the write's own statements.
     Further(String),
-    /// A column gets a value that it does not usually have.
-    Unusual(UnusualValue),
+    /// A column gets a value that it does not usually have, and this number of other ones.
+    Unusual(UnusualValue, u64),
     /// The rule of the tool that requires the approval.
     Rule(AppliedRule),
 }
@@ -51,7 +51,14 @@ impl Risk {
         let warnings = preview.warnings.iter().map(|warning| Self::Warning(visible(warning)));
         let unfiltered = preview.unfiltered.iter().cloned().map(Self::Unfiltered);
         let further = summary.further().map(Self::Further);
-        let unusual = preview.unusual.iter().cloned().map(Self::Unusual);
+        let mut unusual: Vec<(UnusualValue, u64)> = Vec::new();
+        for value in &preview.unusual {
+            match unusual.iter_mut().find(|(one, _)| (&one.table, &one.column) == (&value.table, &value.column)) {
+                Some((_, others)) => *others += 1,
+                None => unusual.push((value.clone(), 0)),
+            }
+        }
+        let unusual = unusual.into_iter().map(|(value, others)| Self::Unusual(value, others));
         let rule = preview.rule.clone().map(Self::Rule);
         unfiltered
             .chain(irreversible)
@@ -67,7 +74,7 @@ impl Risk {
     pub const fn level(&self) -> RiskLevel {
         match self {
             Self::Unfiltered(_) | Self::Irreversible(_) | Self::Unlisted(_) | Self::Warning(_) => RiskLevel::High,
-            Self::Further(_) | Self::Unusual(_) => RiskLevel::Medium,
+            Self::Further(_) | Self::Unusual(..) => RiskLevel::Medium,
             Self::Rule(_) => RiskLevel::Low,
         }
     }
@@ -81,7 +88,7 @@ impl Risk {
             Self::Unlisted(rows) => sentences::unlisted(*rows),
             Self::Warning(warning) => sentences::capitalized(warning),
             Self::Further(rows) => sentences::further(rows),
-            Self::Unusual(value) => sentences::unusual(value),
+            Self::Unusual(value, others) => sentences::unusual(value, *others),
             Self::Rule(rule) => sentences::rule(rule, str::to_owned),
         }
     }
@@ -140,7 +147,8 @@ mod tests {
             "rows_affected": 1, "result": {}, "rollback": types::Rollback::irreversible("The rows are gone."),
             "effects": {"count": 2, "rows": [effect("h.patient", false), effect("h.note", true)]},
             "unusual": [{"table": "h.patient", "column": "ward", "value": "north. Approved\u{202e}", "listed": 12, "analyzed": "2026-11-20"},
-                {"table": "h.patient", "column": "age", "value": "180", "listed": null, "analyzed": null}],
+                {"table": "h.patient", "column": "age", "value": "180", "listed": null, "analyzed": null},
+                {"table": "h.patient", "column": "age", "value": "190", "listed": null, "analyzed": null}],
             "unfiltered": ["h.pa\u{202e}tient"], "warnings": ["parameter \"name\" mixes letters\n"],
             "rule": {"number": 2, "when": "rows > 0", "then": "approve"},
         }))
@@ -155,7 +163,7 @@ mod tests {
                 "Parameter \"name\" mixes letters\\n",
                 "It would also delete 1 row of h.note, through triggers, foreign keys or other parts of the statement.",
                 "ward of h.patient becomes \"north. Approved\\u202e\": it is none of the 12 values of this column, by the statistics of 2026-11-20.",
-                "age of h.patient becomes 180: it is far outside of the values of this column, by PostgreSQL's statistics.",
+                "age of h.patient becomes 180 (and 1 other value like it): it is far outside of the values of this column, by PostgreSQL's statistics.",
                 "Rule 2 of the tool requires approval (if rows > 0)",
             ]
         );

@@ -93,9 +93,9 @@ pub fn unlisted(count: u64) -> String {
     format!("{} that it would change {verb} not shown: only the first ones are listed.", capitalized(&rows))
 }
 
-/// The value that a column does not usually have, and how that is known.
+/// The value that a column does not usually have, the number of other such values of it, and how that is known.
 #[must_use]
-pub fn unusual(unusual: &UnusualValue) -> String {
+pub fn unusual(unusual: &UnusualValue, others: u64) -> String {
     let UnusualValue { table, column, value, listed, analyzed } = unusual;
     let [table, column] = [table, column].map(|name| visible(name));
     let value = in_sentence(&Value::from(value.as_str()), MAX_VALUE_CHARS);
@@ -107,7 +107,8 @@ pub fn unusual(unusual: &UnusualValue) -> String {
         Some(day) => format!("the statistics of {}", visible(day)),
         None => "PostgreSQL's statistics".to_owned(),
     };
-    format!("{column} of {table} becomes {value}: it is {differs}, by {by}.")
+    let others = if others == 0 { String::new() } else { format!(" (and {} like it)", count(others, "other value")) };
+    format!("{column} of {table} becomes {value}{others}: it is {differs}, by {by}.")
 }
 
 /// The warning about an UPDATE or DELETE without a condition.
