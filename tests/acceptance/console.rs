@@ -364,7 +364,7 @@ async fn every_response_has_the_headers_errors_included() {
         "/login",
         "/login/x",
         "/absent",
-        "/static/console-8.css",
+        "/static/console-9.css",
         "/static/console-2.js",
         "/proposals/x",
         "/records",

@@ -109,7 +109,7 @@ async fn the_page_and_the_inbox_say_it_and_a_login_without_the_right_knows_nothi
     let risk = "<li class=\"caution\"><strong>caution</strong> status of shop.booking becomes &#34;&#60;b&#62;archived";
     assert!(page.contains(risk), "{page}");
     let inbox = anna.get("/").await.body;
-    assert!(inbox.contains("<span class=\"state pending\">1 unusual value</span>"), "{inbox}");
+    assert!(inbox.contains("<span class=\"state caution\">1 unusual value</span>"), "{inbox}");
     // Row security hides the statistics from the writer's login, like a column that it may not read.
     db.run("alter table shop.booking enable row level security; create policy all_rows on shop.booking using (true)")
         .await;

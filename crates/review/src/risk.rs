@@ -108,16 +108,16 @@ impl RiskLevel {
 
 /// The risks of a proposal in a list, in a few words each, the worst first.
 #[must_use]
-pub fn marks(outline: &ProposalOutline) -> Vec<String> {
+pub fn marks(outline: &ProposalOutline) -> Vec<(RiskLevel, String)> {
     let ProposalOutline { rows_affected, changed, listed, .. } = *outline;
     let [unlisted, more] = [listed, rows_affected.unwrap_or(changed)].map(|known| changed.saturating_sub(known));
     [
-        (outline.unfiltered > 0).then(|| "every row of a table".to_owned()),
-        (!outline.reversible).then(|| "cannot be undone".to_owned()),
-        (unlisted > 0).then(|| format!("{} not shown", sentences::rows(unlisted))),
-        (outline.warnings > 0).then(|| sentences::count(outline.warnings, "warning")),
-        (more > 0).then(|| format!("and {}", sentences::count(more, "further row"))),
-        (outline.unusual > 0).then(|| sentences::count(outline.unusual, "unusual value")),
+        (outline.unfiltered > 0).then(|| (RiskLevel::High, "every row of a table".to_owned())),
+        (!outline.reversible).then(|| (RiskLevel::High, "cannot be undone".to_owned())),
+        (unlisted > 0).then(|| (RiskLevel::High, format!("{} not shown", sentences::rows(unlisted)))),
+        (outline.warnings > 0).then(|| (RiskLevel::High, sentences::count(outline.warnings, "warning"))),
+        (more > 0).then(|| (RiskLevel::Medium, format!("and {}", sentences::count(more, "further row")))),
+        (outline.unusual > 0).then(|| (RiskLevel::Medium, sentences::count(outline.unusual, "unusual value"))),
     ]
     .into_iter()
     .flatten()
@@ -128,7 +128,7 @@ pub fn marks(outline: &ProposalOutline) -> Vec<String> {
 #[must_use]
 pub fn outline_line(title: &str, outline: &ProposalOutline) -> String {
     let rows = outline.rows().map_or_else(|| "not tried".to_owned(), sentences::rows);
-    let facts: Vec<String> = std::iter::once(rows).chain(marks(outline)).collect();
+    let facts: Vec<String> = std::iter::once(rows).chain(marks(outline).into_iter().map(|(_, mark)| mark)).collect();
     let call = CallText::from(&outline.params).line(MAX_CALL_CHARS);
     let call = if call.is_empty() { call } else { format!(". {call}") };
     format!("{}: {}{call}", visible(title), facts.join(", "))

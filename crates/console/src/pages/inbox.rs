@@ -68,8 +68,8 @@ struct WaitingLine {
     /// Whether this person can approve it.
     can_decide: bool,
     expires_at: String,
-    /// Its risks in a few words.
-    marks: Vec<String>,
+    /// Its risks, each with its class of colours and in a few words.
+    marks: Vec<(&'static str, String)>,
     /// The number of questions that reviewers have asked.
     questions: usize,
     /// The number of rows; `None` if the write was not tried.
@@ -262,7 +262,7 @@ fn waiting_line(
         line: line(waiting, database, is_named),
         can_decide: can_decide(person, proposal),
         expires_at: proposal.expires_at.clone(),
-        marks: review::marks(outline),
+        marks: review::marks(outline).into_iter().map(|(level, mark)| (level.word(), mark)).collect(),
         questions: proposal.questions.len(),
         rows: outline.rows(),
         time_left: ago(&proposal.expires_at, now),
