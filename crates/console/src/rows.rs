@@ -12,6 +12,9 @@ use crate::text::{LongText, Words, shown};
 const FIRST_ROWS: usize = 20;
 const PAGE_ROWS: usize = 500;
 
+/// The number of rows that are shown first with their columns below each other.
+const FIRST_WIDE_ROWS: usize = 3;
+
 /// The maximum number of columns of a table with several rows. The others are shown below each other.
 const MAX_COLUMNS: usize = 8;
 
@@ -110,9 +113,8 @@ pub(crate) fn tables(summary: &Summary, shown: ShownRows) -> Vec<Table> {
 }
 
 fn table(group: &RowGroup, shown: ShownRows) -> Table {
-    let range = shown.range(group.rows.len());
-    let (before, after) = (range.start, group.rows.len() - range.end);
-    let rows = group.rows.get(range).unwrap_or_default();
+    let mut range = shown.range(group.rows.len());
+    let rows = group.rows.get(range.clone()).unwrap_or_default();
     let mut names: Vec<&str> = Vec::new();
     for column in rows.iter().flat_map(|row| &row.columns) {
         if !names.contains(&column.name.as_str()) {
@@ -122,9 +124,15 @@ fn table(group: &RowGroup, shown: ShownRows) -> Table {
             break;
         }
     }
-    if names.len() > MAX_COLUMNS || rows.len() == 1 {
+    let is_wide = names.len() > MAX_COLUMNS;
+    if is_wide || rows.len() == 1 {
         names.clear();
     }
+    if is_wide && shown == ShownRows::First {
+        range.end = range.end.min(FIRST_WIDE_ROWS);
+    }
+    let (before, after) = (range.start, group.rows.len() - range.end);
+    let rows = group.rows.get(range).unwrap_or_default();
     Table {
         title: sentences::capitalized(&group.title()),
         sign: match group.change {
