@@ -11,6 +11,7 @@ mod mcp_apps;
 mod review;
 mod sign_in;
 mod site;
+mod ten_seconds;
 
 use serde_json::{Value, json};
 use testkit::{Database, External, Tab, WebBrowser, poll, skip_without};

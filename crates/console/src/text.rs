@@ -144,11 +144,16 @@ impl LongText {
     }
 
     pub(crate) fn new(text: String) -> Self {
+        if text.chars().nth(SHORT).is_none() { Self::cut(text, SHORT) } else { Self::cut(text, EXCERPT) }
+    }
+
+    /// An excerpt of this length, if the text is longer.
+    pub(crate) fn cut(text: String, excerpt: usize) -> Self {
         let count = text.chars().count();
-        if count <= SHORT {
+        if count <= excerpt {
             return Self { start: text, whole: None, count };
         }
-        Self { start: text.chars().take(EXCERPT).collect(), whole: Some(text), count }
+        Self { start: text.chars().take(excerpt).collect(), whole: Some(text), count }
     }
 }
 

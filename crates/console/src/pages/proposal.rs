@@ -12,7 +12,7 @@ use ledger::proposals::{
     ConsoleDecider, ConsoleDecisionError, Decision, Proposal, ProposalStatus, Question, not_found,
 };
 use review::ago::ago;
-use review::{CallText, Sheet, Since, Undecidable, decided_by, undecidable};
+use review::{CallText, Risk, RiskLevel, Sheet, Since, Undecidable, decided_by, sentences, undecidable};
 use serde::Deserialize;
 use tokio::time::Instant;
 use types::{ProposalId, Tier, visible};
@@ -24,12 +24,22 @@ use crate::pages::sign_in::SignInAgain;
 use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::{self, CurrentSession};
 use crate::state::DatabaseState;
-use crate::text::{Fact, SqlText, Statement, client, context, optional, params, proposer, visible_lines};
+use crate::text::{Fact, LongText, SqlText, Statement, client, context, optional, params, proposer, visible_lines};
 
 const NOT_A_REVIEWER: &str = "An auditor reads, and does not decide.";
 
 /// How long the page waits for the outcome of an approval or a check. Servers look for them every second.
 const OUTCOME_WITHIN: Duration = Duration::from_secs(3);
+
+/// The number of risks up to which those that are not high are not folded. More of them would push the rows off the first
+/// screen.
+const MAX_RISKS: usize = 4;
+
+/// The number of characters that surely fit on a line of a phone.
+const PHONE_LINE: usize = 36;
+
+/// The length of the beginning of a longer reason, in characters.
+const REASON_EXCERPT: usize = 200;
 
 #[derive(Template)]
 #[template(path = "proposal.html")]
@@ -41,7 +51,7 @@ struct Page<'a> {
     /// The beginning of the parameters that the heading does not have.
     object: String,
     sql: Option<SqlText>,
-    reason: Option<String>,
+    reason: Option<LongText>,
     status: &'static str,
     tier: &'static str,
     is_pending: bool,
@@ -61,6 +71,12 @@ struct Page<'a> {
     /// Whether the parameters are all that is known of the write.
     is_untried: bool,
     risks: Vec<ShownRisk>,
+    /// Risks that are not high, if there are too many.
+    folded: Vec<ShownRisk>,
+    /// `2 cautions and 1 note`.
+    folded_counted: Option<String>,
+    /// Whether the line of a phone is too short for a risk.
+    has_long_risk: bool,
     /// The numbers of rows by table and kind.
     headline: String,
     tables: Vec<Table>,
@@ -231,6 +247,10 @@ fn page<'a>(
     let sheet = Sheet::of_preview(preview);
     let has_high_risk = sheet.has_high_risk();
     let Sheet { count, summary, risks, undo } = sheet;
+    let has_few = risks.len() <= MAX_RISKS;
+    let (listed, folded): (Vec<Risk>, Vec<Risk>) =
+        risks.into_iter().partition(|risk| has_few || risk.level() == RiskLevel::High);
+    let [risks, folded] = [listed, folded].map(|risks| risks.iter().map(ShownRisk::new).collect::<Vec<_>>());
     let is_pending = proposal.status == ProposalStatus::Pending;
     let sql = SqlText::new(&CallText::from(&proposal.params));
     let others = proposal.params.iter().filter(|_| sql.is_none());
@@ -240,7 +260,7 @@ fn page<'a>(
         digest: &proposal.digest,
         heading: visible(&proposal.title),
         object: params(preview.more_params(&proposal.params).filter(|_| sql.is_none())),
-        reason: optional(&proposal.reason),
+        reason: optional(&proposal.reason).map(excerpt),
         status: proposal.status.as_str(),
         tier: proposal.tier.as_str(),
         is_pending,
@@ -256,7 +276,10 @@ fn page<'a>(
         params: others.map(|(name, value)| (visible(name), Statement::new(value))).collect(),
         sql,
         is_untried: preview.rows_affected.is_none(),
-        risks: risks.iter().map(|risk| ShownRisk { word: risk.level().word(), text: risk.sentence() }).collect(),
+        has_long_risk: risks.iter().any(|risk| risk.text.chars().nth(PHONE_LINE).is_some()),
+        risks,
+        folded_counted: counted(&folded),
+        folded,
         headline: count,
         tables: tables(&summary, shown_rows),
         shown_rows,
@@ -271,6 +294,31 @@ fn page<'a>(
         may_reject: is_pending && person.role.may_decide(),
         may_withdraw: proposal.status == ProposalStatus::Confirmed && person.role.may_decide(),
     }
+}
+
+impl ShownRisk {
+    fn new(risk: &Risk) -> Self {
+        Self { word: risk.level().word(), text: risk.sentence() }
+    }
+}
+
+/// The numbers of cautions and of notes; `None` if there are none.
+fn counted(risks: &[ShownRisk]) -> Option<String> {
+    let of = |level: RiskLevel| {
+        let count = risks.iter().filter(|risk| risk.word == level.word()).count() as u64;
+        (count > 0).then(|| sentences::count(count, level.word()))
+    };
+    let counts: Vec<String> = [RiskLevel::Medium, RiskLevel::Low].into_iter().filter_map(of).collect();
+    (!counts.is_empty()).then(|| counts.join(" and "))
+}
+
+/// The beginning of the reason, up to the end of a word.
+fn excerpt(reason: String) -> LongText {
+    let mut excerpt = LongText::cut(reason, REASON_EXCERPT);
+    if let (Some(_), Some(end)) = (&excerpt.whole, excerpt.start.rfind(' ')) {
+        excerpt.start.truncate(end);
+    }
+    excerpt
 }
 
 fn why_not(person: &ConsolePerson, proposal: &Proposal) -> Option<&'static str> {
