@@ -365,7 +365,7 @@ async fn every_response_has_the_headers_errors_included() {
         "/login/x",
         "/absent",
         "/static/console-9.css",
-        "/static/console-2.js",
+        "/static/console-3.js",
         "/proposals/x",
         "/records",
         "/records?status=x",

@@ -100,6 +100,17 @@ const verbs = {
   },
   fill: async ({ tab, label, text }) => tab.page.getByLabel(label, { exact: true }).fill(text),
   press: async ({ tab, key }) => tab.page.keyboard.press(key),
+  // A key that is held down.
+  hold: async ({ tab, key }) => {
+    for (let count = 0; count < 5; count += 1) await tab.page.keyboard.down(key);
+    await tab.page.keyboard.up(key);
+  },
+  // Time stands still for the scripts of pages, from the next page on, and passes only as asked for.
+  stop_time: async ({ tab }) => {
+    await tab.page.clock.install({ time: 0 });
+    await tab.page.clock.pauseAt(1);
+  },
+  pass_time: async ({ tab, ms }) => tab.page.clock.runFor(ms),
   type: async ({ tab, text }) => tab.page.keyboard.type(text),
   // Waits for another page after a key was pressed.
   arrive: async ({ tab, path }) => tab.page.waitForURL((url) => url.pathname === path),

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 
 /// The paths of the files. Change the number when the file changes: browsers cache it for a year.
 pub(crate) const STYLE_PATH: &str = "/static/console-9.css";
-pub(crate) const SCRIPT_PATH: &str = "/static/console-2.js";
+pub(crate) const SCRIPT_PATH: &str = "/static/console-3.js";
 
 const STYLE: &str = include_str!("../static/console.css");
 const SCRIPT: &str = include_str!("../static/console.js");

@@ -138,6 +138,21 @@ impl Tab {
         self.ask("press", json!({"key": key})).await;
     }
 
+    /// Holds a key down, so that it repeats.
+    pub async fn hold(&self, key: &str) {
+        self.ask("hold", json!({"key": key})).await;
+    }
+
+    /// Stops the time of scripts in this window, from the next page on.
+    pub async fn stop_time(&self) {
+        self.ask("stop_time", json!({})).await;
+    }
+
+    /// Lets this time pass for scripts.
+    pub async fn pass_time(&self, time: Duration) {
+        self.ask("pass_time", json!({"ms": time.as_millis() as u64})).await;
+    }
+
     /// Types a text into the focused element.
     pub async fn type_text(&self, text: &str) {
         self.ask("type", json!({"text": text})).await;

@@ -60,7 +60,7 @@ async fn a_page_that_breaks_a_rule_is_found() {
             "light",
         ),
         (
-            "the Tab key reaches 11 of 12 elements",
+            "the Tab key reaches 12 of 13 elements",
             "<button class=\"primary\"",
             "<button tabindex=\"-1\" class=\"primary\"",
             "light",

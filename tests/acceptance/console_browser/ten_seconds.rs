@@ -1,13 +1,15 @@
 //! What a reviewer sees in the first ten seconds: what would change, how much, the high risks and the first changed columns,
-//! before any button.
+//! before any button; and a decision by keys.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, Tab, WebBrowser, assert_golden, database};
 
 use super::looks::findings;
 use super::review::{BROKEN_NAMES, WINDOWS};
-use super::{has_no_browser, logged_in};
-use crate::console::{Console, path};
+use super::{has_no_browser, logged_in, until_executed};
+use crate::console::{Console, path, proposed, status};
 
 const SCHEMA: &str = "
 create schema sales;
@@ -335,4 +337,104 @@ async fn the_inbox_has_first_what_waits_for_the_reader_with_its_count_and_its_ri
         assert_eq!(fold, json!([false, "1 for others to decide"]));
     }
     assert_eq!(findings(&tab, "ten seconds: inbox").await, [""; 0]);
+}
+
+/// A second, in which keys of a page that has opened do nothing.
+const DEAD: Duration = Duration::from_secs(1);
+
+/// Whether a page acts on keys, and whether it asks for the second one.
+async fn keys(tab: &Tab) -> Value {
+    tab.run("[document.documentElement.dataset.keys, document.querySelector('dialog').open]").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
+async fn a_decision_by_key_takes_two_keys_a_second_after_the_page_has_opened() {
+    if has_no_browser() {
+        return;
+    }
+    let (browser, db) = (WebBrowser::start().await, database().await);
+    let console = Console::on(&db).await;
+    let (_first, one) = proposed(&db, "Sunset").await;
+    let (_second, other) = proposed(&db, "Newborn").await;
+    let tab = logged_in(&browser, &console, &db, "anna", json!({})).await;
+    assert_eq!(tab.open(&format!("{}{}", console.url, path(&one))).await, 200);
+    tab.run("document.querySelector('dialog').showModal()").await;
+    assert_eq!(findings(&tab, "keys: the second one").await, [""; 0]);
+    tab.stop_time().await;
+    assert_eq!(tab.open(&format!("{}{}", console.url, path(&one))).await, 200);
+    for dead in [Duration::ZERO, DEAD - Duration::from_millis(1)] {
+        tab.pass_time(dead).await;
+        tab.press("a").await;
+        assert_eq!(keys(&tab).await, json!(["dead", false]));
+    }
+    tab.pass_time(Duration::from_millis(1)).await;
+    assert_eq!(keys(&tab).await, json!(["on", false]), "a key that was pressed too early is forgotten");
+
+    for pressed in ["Enter", "Control+a", "A", "b"] {
+        tab.press(pressed).await;
+        assert_eq!(keys(&tab).await, json!(["on", false]), "{pressed}");
+    }
+    tab.run("document.getElementById('text').focus()").await;
+    tab.type_text("a").await;
+    assert_eq!(keys(&tab).await, json!(["on", false]), "a text");
+    assert_eq!(tab.run("document.activeElement.value").await, "a");
+    tab.run("document.activeElement.blur()").await;
+
+    tab.hold("a").await;
+    tab.press("a").await;
+    assert_eq!(keys(&tab).await, json!(["on", true]));
+    let asked = tab.run("document.querySelector('dialog').innerText").await;
+    for part in ["Approve exactly this?", "Delete a package", "It would delete 1 row of studio.package"] {
+        assert!(asked.as_str().unwrap().contains(part), "{part}: {asked}");
+    }
+    tab.press("Escape").await;
+    assert_eq!((keys(&tab).await, status(&db, &one).await), (json!(["on", false]), "pending".to_owned()));
+
+    tab.press("a").await;
+    tab.press("Enter").await;
+    until_executed(&db, &one).await;
+    tab.arrive(&path(&other)).await;
+    tab.hold("a").await;
+    tab.press("Enter").await;
+    assert_eq!(keys(&tab).await, json!(["dead", false]), "the next page is dead, too");
+
+    tab.pass_time(DEAD).await;
+    tab.run("document.getElementById('keys').click()").await;
+    for _ in 0..2 {
+        tab.press("a").await;
+        assert_eq!(keys(&tab).await, json!(["off", false]));
+        tab.open(&format!("{}{}", console.url, path(&other))).await;
+        tab.pass_time(DEAD).await;
+    }
+    assert_eq!(status(&db, &other).await, "pending");
+    tab.run("document.getElementById('keys').click()").await;
+    tab.press("a").await;
+    assert_eq!(keys(&tab).await, json!(["on", true]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
+async fn a_key_does_not_replace_the_reading_of_the_risks() {
+    if has_no_browser() {
+        return;
+    }
+    let (browser, sales) = (WebBrowser::start().await, Sales::new().await);
+    let tab = logged_in(&browser, &sales.console, &sales.db, "anna", json!({})).await;
+    tab.stop_time().await;
+    let case = CASES.iter().find(|case| case.name == "every_row").unwrap();
+    let (url, proposal) = sales.propose(case).await;
+    tab.open(&url).await;
+    tab.pass_time(DEAD).await;
+    for pressed in ["a", "a", "Enter"] {
+        tab.press(pressed).await;
+        assert_eq!(keys(&tab).await, json!(["on", false]), "{pressed}");
+    }
+    assert_eq!(tab.focused().await.unwrap().name, "I have read the risks");
+    assert_eq!(status(&sales.db, &proposal).await, "pending");
+    tab.press("Space").await;
+    tab.press("a").await;
+    assert_eq!(keys(&tab).await, json!(["on", true]));
+    tab.press("Enter").await;
+    until_executed(&sales.db, &proposal).await;
 }
