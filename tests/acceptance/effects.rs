@@ -95,7 +95,8 @@ async fn a_record_whose_undo_was_not_checked_says_so() {
     assert_eq!((&rollback["reversible"], &rollback["checked"]), (&json!(true), &json!(false)), "{rollback}");
     let id = paid["meta"]["correlation_id"].as_str().unwrap();
     let shown = run_countersign(&db.url(), &["audit", "show", id]).await.out;
-    let words = "Whether it can be undone with undo_mutation was not checked: the undo may be refused.";
+    let words = "Whether it can be undone with undo_mutation was not checked: the undo may be refused. \
+                 An undo does not restore shop.counter.";
     assert!(shown.lines().any(|line| line.starts_with("undo ") && line.ends_with(words)), "{shown}");
 }
 

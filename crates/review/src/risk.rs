@@ -116,7 +116,7 @@ pub fn marks(outline: &ProposalOutline) -> Vec<(RiskLevel, String)> {
         (!outline.reversible).then(|| (RiskLevel::High, "cannot be undone".to_owned())),
         (unlisted > 0).then(|| (RiskLevel::High, format!("{} not shown", sentences::rows(unlisted)))),
         (outline.warnings > 0).then(|| (RiskLevel::High, sentences::count(outline.warnings, "warning"))),
-        (more > 0).then(|| (RiskLevel::Medium, format!("and {}", sentences::count(more, "further row")))),
+        (more > 0).then(|| (RiskLevel::Medium, format!("and {}", sentences::count(more, "more row")))),
         (outline.unusual > 0).then(|| (RiskLevel::Medium, sentences::count(outline.unusual, "unusual value"))),
     ]
     .into_iter()
@@ -127,7 +127,7 @@ pub fn marks(outline: &ProposalOutline) -> Vec<(RiskLevel, String)> {
 /// A proposal in a list: what it does, the number of its rows and its risks, and then its parameters.
 #[must_use]
 pub fn outline_line(title: &str, outline: &ProposalOutline) -> String {
-    let rows = outline.rows().map_or_else(|| "not tried".to_owned(), sentences::rows);
+    let rows = outline.rows_affected.map_or_else(|| "not tried".to_owned(), sentences::rows);
     let facts: Vec<String> = std::iter::once(rows).chain(marks(outline).into_iter().map(|(_, mark)| mark)).collect();
     let call = CallText::from(&outline.params).line(MAX_CALL_CHARS);
     let call = if call.is_empty() { call } else { format!(". {call}") };
@@ -171,6 +171,21 @@ mod tests {
     }
 
     #[test]
+    fn a_receipt_says_once_that_it_is_final_and_what_an_undo_leaves() {
+        let said =
+            |rollback: serde_json::Value| sentences::undo_of_preview(&serde_json::from_value(rollback).unwrap(), true);
+        let why = "It cannot be undone: it wrote a table without a key, or only log tables.";
+        assert_eq!(said(json!({"reversible": false, "note": why})), why);
+        let leaves = json!({"reversible": true, "undo_tool": "undo_mutation", "checked": true, "note": types::UNDO_NOTE,
+            "not_restored": ["h.log", "h.\u{202e}"], "set_by_triggers": {"h.note": ["at", "by"]}});
+        assert_eq!(
+            said(leaves),
+            "It can be undone, as long as its rows are as it left them. An undo does not restore h.log, h.\\u202e. \
+             But for what triggers set again: h.note at, by."
+        );
+    }
+
+    #[test]
     fn a_line_of_a_list_has_what_how_many_rows_and_the_risks_before_the_parameters() {
         let outline = |rows: Option<u64>, changed: u64, listed: u64| ProposalOutline {
             params: json!({"sql": "delete from t", "params": []}).as_object().unwrap().clone(),
@@ -184,7 +199,7 @@ mod tests {
         };
         let all = "Execute SQL: 3000 rows, every row of a table, cannot be undone, 2900 rows not shown. \u{201c}delete from t\u{201d}";
         assert_eq!(outline_line("Execute SQL", &outline(Some(3000), 3000, 100)), all);
-        let cascade = "Execute SQL: 88 rows, every row of a table, cannot be undone, and 87 further rows. \u{201c}delete from t\u{201d}";
+        let cascade = "Execute SQL: 1 row, every row of a table, cannot be undone, and 87 more rows. \u{201c}delete from t\u{201d}";
         assert_eq!(outline_line("Execute SQL", &outline(Some(1), 88, 88)), cascade);
         assert!(outline_line("Execute SQL", &outline(None, 0, 0)).starts_with("Execute SQL: not tried, "));
     }

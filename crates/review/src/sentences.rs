@@ -16,6 +16,9 @@ const SHORT_ID_CHARS: usize = 8;
 /// The maximum length of a value in a sentence, in characters.
 const MAX_VALUE_CHARS: usize = 60;
 
+/// What changes rows that the number of rows of a statement does not count.
+pub(crate) const BESIDES: &str = "through triggers, foreign keys or other parts of the statement";
+
 /// Explains why an old proposal may be missing.
 pub const PROPOSAL_REMOVED: &str = "what was rejected or has expired is removed after 7 days";
 
@@ -83,7 +86,7 @@ pub fn rule(rule: &AppliedRule, condition: impl Fn(&str) -> String) -> String {
 /// The rows that change besides those of the write's own statements.
 #[must_use]
 pub fn further(rows: &str) -> String {
-    format!("It would also {rows}, through triggers, foreign keys or other parts of the statement.")
+    format!("It would also {rows}, {BESIDES}.")
 }
 
 /// The changed rows that a preview counts and does not list.
@@ -136,16 +139,13 @@ pub fn undo(record: &Record) -> String {
         return "It was undone.".to_owned();
     }
     let Some(rollback) = record.rollback() else { return "It cannot be undone.".to_owned() };
-    if !rollback.reversible {
-        return format!("{} {}", receipt(&rollback), visible(&rollback.note));
-    }
     match record.undo_obstacles.as_deref() {
-        Some([first, others @ ..]) => {
+        Some([first, others @ ..]) if rollback.reversible => {
             let more =
                 if others.is_empty() { String::new() } else { format!(", and {} more in its way", others.len()) };
             format!("It cannot be undone now: {}{more}. To do: {}.", obstacle(first), first.kind.remedy())
         }
-        _ => receipt(&rollback),
+        _ => whole_receipt(&rollback),
     }
 }
 
@@ -156,13 +156,24 @@ pub fn undo_of_preview(rollback: &Rollback, is_tried: bool) -> String {
         // Whether its tables are tracked is unknown.
         return "Its receipt will say whether it can be undone: changes of tracked tables can.".to_owned();
     }
-    let note = rollback.note.trim_start_matches(UNDO_NOTE).trim_start();
-    if note.is_empty() { receipt(rollback) } else { format!("{} {}", receipt(rollback), visible(note)) }
+    whole_receipt(rollback)
+}
+
+/// The receipt with its note, and with what an undo leaves otherwise than it was.
+fn whole_receipt(rollback: &Rollback) -> String {
+    let (receipt, note) = (receipt(rollback), visible(rollback.note.trim_start_matches(UNDO_NOTE).trim()));
+    // A note of the ledger may be the whole receipt.
+    let receipt = Some(receipt).filter(|receipt| !note.starts_with(receipt.trim_end_matches('.')));
+    let others: Vec<String> =
+        rollback.not_restored.iter().map(|table| visible(table)).filter(|table| !note.contains(table)).collect();
+    let stays = (!others.is_empty()).then(|| format!("An undo does not restore {}.", others.join(", ")));
+    let again = set_again(&rollback.set_by_triggers).map(|columns| format!("{columns}."));
+    let note = Some(note).filter(|note| !note.is_empty());
+    receipt.into_iter().chain(note).chain(stays).chain(again).collect::<Vec<_>>().join(" ")
 }
 
 /// How a write can be undone, according to its receipt alone.
-#[must_use]
-pub fn receipt(rollback: &Rollback) -> String {
+fn receipt(rollback: &Rollback) -> String {
     match (rollback.undo_tool.as_deref().map(visible), rollback.reversible) {
         (Some(tool), true) if rollback.checked == Some(false) => {
             format!("Whether it can be undone with {tool} was not checked: the undo may be refused.")

@@ -39,6 +39,13 @@ impl Sheet {
         Self { count, risks: Risk::of_preview(preview, &summary), undo, summary }
     }
 
+    /// How many rows the write would change, in one or two sentences that name each table.
+    #[must_use]
+    pub fn counts(&self) -> Vec<String> {
+        let further = self.summary.further().map(|rows| sentences::further(&rows));
+        std::iter::once(self.count.clone()).chain(further).collect()
+    }
+
     /// Whether a risk is so high that a person has to say that they have read it before they approve.
     #[must_use]
     pub fn has_high_risk(&self) -> bool {

@@ -28,8 +28,8 @@ const HOW_TO_ANSWER: &str = "Answer in `reason` of a new call of the tool, with 
 /// The maximum number of questions that an agent gets with a large proposal: the newest ones.
 const MAX_QUESTIONS: usize = 3;
 
-/// The maximum number of sentences of a summary.
-const MAX_SENTENCES: usize = 10;
+/// The maximum number of columns of a summary.
+const MAX_COLUMNS: usize = 10;
 
 /// What is told of a proposal. What is not there is left out, and not in the schema: it is there once it is decided.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -240,7 +240,7 @@ impl ProposalData {
     }
 
     fn cut(mut self) -> Self {
-        self.summary = Summary::new(&self.preview).sentences().take(MAX_SENTENCES).collect();
+        self.summary = Summary::new(&self.preview).sentences(MAX_COLUMNS);
         let mut rows = taken(&mut self.preview);
         self.description = cut(&self.description, 2 * MAX_TEXT_CHARS);
         self.questions.drain(..self.questions.len().saturating_sub(MAX_QUESTIONS));

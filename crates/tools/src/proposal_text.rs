@@ -7,7 +7,8 @@ use types::{ColumnEffect, Effects, RowEffect, visible};
 
 use crate::shown_proposal::ShownProposal;
 use review::row_diff::{RowChange, RowDiff, column_pairs, columns};
-use review::{CallText, Sheet, sentences};
+use review::summary::RowOrigin;
+use review::{CallText, Sheet, Summary, sentences};
 
 /// Maximum length of a value that a description shows in full, in characters.
 const MAX_SHORT_VALUE_CHARS: usize = 200;
@@ -23,6 +24,8 @@ const MAX_CELL_CHARS: usize = 300;
 const MAX_ROW_CHARS: usize = 2000;
 /// Maximum number of rows.
 const MAX_ROWS: usize = 10;
+/// The maximum number of columns that are shown for the rows beyond.
+const MAX_COLUMNS: usize = 20;
 /// Maximum length of the common text shown before the first difference of two texts, in characters.
 const MAX_COMMON_CHARS: usize = 30;
 
@@ -64,9 +67,9 @@ pub(crate) fn question(proposal: &ShownProposal<'_>) -> String {
         lines.push("Not all of it is shown here: decline, unless you have read it whole elsewhere.".to_owned());
     }
     let sheet = Sheet::of_preview(preview);
-    let changes = changes(proposal.unmasked(), preview);
+    let changes = changes(proposal.unmasked(), preview, &sheet.summary);
     let end = if changes.is_empty() { "." } else { ":" };
-    lines.extend([String::new(), format!("{}{end}", sheet.count.trim_end_matches('.'))]);
+    lines.extend([String::new(), format!("{}{end}", sheet.counts().join("\n").trim_end_matches('.'))]);
     lines.extend(changes.into_iter().map(|change| format!("  {change}")));
     lines.extend([String::new(), sheet.undo.clone()]);
     lines.extend(rule(preview));
@@ -139,11 +142,11 @@ impl<'a> ShownRows<'a> {
 
 /// One line for each changed row. For a tool without row images, the data that it would return. Rows are compared
 /// without masks and shown with them, since different values may have the same mask.
-fn changes(unmasked: &Preview, preview: &Preview) -> Vec<String> {
+fn changes(unmasked: &Preview, preview: &Preview, summary: &Summary) -> Vec<String> {
     let none = Value::Array(Vec::new());
     if preview.before.is_none() && preview.after.is_none() {
         if preview.effects.is_some() {
-            return effect_lines(preview.effects.as_ref());
+            return effect_lines(preview.effects.as_ref(), summary);
         }
         let heading = if preview.rows_affected.is_none() { "PostgreSQL expects" } else { "the answer" };
         let diff = RowDiff::new(&none, preview.result.get("rows").unwrap_or(&preview.result), &[]);
@@ -154,7 +157,7 @@ fn changes(unmasked: &Preview, preview: &Preview) -> Vec<String> {
     let rows = ShownRows::new(&[before, after], &shown);
     let diff = RowDiff::new(before, after, &preview.row_key);
     if diff.is_refuted(unmasked.effects.as_ref(), unmasked.rows_affected) {
-        return effect_lines(preview.effects.as_ref());
+        return effect_lines(preview.effects.as_ref(), summary);
     }
     let (removed, added, unchanged) = (diff.removed(), diff.added(), diff.unchanged());
     let mut lines = if diff.key.is_empty() && !removed.is_empty() && !added.is_empty() {
@@ -177,12 +180,15 @@ fn changes(unmasked: &Preview, preview: &Preview) -> Vec<String> {
     if unchanged > 0 {
         lines.push(format!("unchanged: {unchanged} more {}", if unchanged == 1 { "row" } else { "rows" }));
     }
+    // The tool does not read these.
+    lines.extend(summary.rest(MAX_COLUMNS, |group| if group.origin == RowOrigin::Further { 0 } else { group.count }));
     lines
 }
 
 /// The changed rows of tracked tables, for a tool whose queries do not find them before and after the write.
-fn effect_lines(effects: Option<&Effects<Value>>) -> Vec<String> {
-    let rows: Vec<&RowEffect<Value>> = effects.into_iter().flat_map(|effects| &effects.rows).collect();
+fn effect_lines(effects: Option<&Effects<Value>>, summary: &Summary) -> Vec<String> {
+    let rows = effects.into_iter().flat_map(|effects| &effects.rows).filter(|row| !row.is_without_change());
+    let mut rows: Vec<&RowEffect<Value>> = rows.take(MAX_ROWS).collect();
     let lines = |row: &RowEffect<Value>| {
         let key = row.key.iter().flatten().map(|(column, value)| named(column, value));
         let name = [vec![visible(&row.table)], key.collect()].concat().join(" ");
@@ -197,10 +203,28 @@ fn effect_lines(effects: Option<&Effects<Value>>) -> Vec<String> {
             }
             ColumnEffect::Whole(value) => format!("{name}: {}: {}", row.change.past(), named(column, value)),
         };
-        row.columns.iter().map(column).collect::<Vec<_>>()
+        let note = match (row.is_cut, row.has_sensitive_changes) {
+            (true, _) => Some(format!("{name}: too long to be shown")),
+            (_, true) => Some(format!("{name}: sensitive columns change")),
+            _ => None,
+        };
+        row.columns.iter().map(column).chain(note).collect::<Vec<_>>()
     };
-    let shown = rows.iter().take(MAX_ROWS).flat_map(|row| lines(row));
-    shown.chain(left_out(rows.len())).collect()
+    let lines: Vec<String> = rows.iter().flat_map(|row| lines(row)).collect();
+    let rest = summary.rest(MAX_COLUMNS, |group| {
+        let is_of = |row: &RowEffect<Value>| {
+            group.table.as_ref().is_none_or(|table| *table == row.table) && group.change == row.change
+        };
+        let listed = rows.len();
+        let mut left = group.rows.len();
+        rows.retain(|row| {
+            let is_taken = left > 0 && is_of(row);
+            left -= usize::from(is_taken);
+            !is_taken
+        });
+        (listed - rows.len()) as u64
+    });
+    lines.into_iter().chain(rest).collect()
 }
 
 /// One row before and after: a line for each column that changes. Without a key, one more line for the other columns.
@@ -292,7 +316,11 @@ mod tests {
         let preview = json!({"rows_affected": 1, "result": {}, "before": before, "after": after,
             "rollback": types::Rollback::irreversible("")});
         let preview = serde_json::from_value(preview).unwrap();
-        changes(&preview, &preview)
+        said(&preview)
+    }
+
+    fn said(preview: &Preview) -> Vec<String> {
+        changes(preview, preview, &Summary::new(preview))
     }
 
     #[test]
@@ -333,9 +361,9 @@ mod tests {
         let update = preview(json!({"table": "s.t", "key": {"id": "1"}, "change": "update",
             "columns": {"pub": {"before": "a", "after": "b"}, "pin": {"before": null, "after": null}}}));
         let expected = [r#"s.t id "1": pub: "a" → "b""#, r#"s.t id "1": pin: changed (masked)"#];
-        assert_eq!(changes(&update, &update), expected);
+        assert_eq!(said(&update), expected);
         let delete = preview(json!({"table": "s.t", "key": {"id": "1"}, "change": "delete", "columns": {"pub": "a"}}));
-        assert_eq!(changes(&delete, &delete), [r#"removed: pub "a""#]);
+        assert_eq!(said(&delete), [r#"removed: pub "a""#]);
     }
 
     #[test]

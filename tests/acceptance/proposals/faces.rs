@@ -170,7 +170,7 @@ async fn what_a_reader_can_decide_comes_first_with_its_rows_and_risks() {
     let lines: Vec<&str> = list.lines().skip(1).collect();
     assert!(lines[0].starts_with(&id(&mine)[..8]) && lines[1].starts_with(&id(&theirs)[..8]), "{list}");
     assert!(lines[1].contains("  Execute SQL: 1 row. “update s.inv set total = 7 where id = 1”"), "{list}");
-    assert!(lines[0].contains("  Execute SQL: 89 rows, and 88 further rows. “delete from s.acct"), "{list}");
+    assert!(lines[0].contains("  Execute SQL: 1 row, and 88 more rows. “delete from s.acct"), "{list}");
     confirmed.close().await;
 
     // Below a high risk, approving takes a second step. Then the next one opens.

@@ -264,7 +264,7 @@ fn waiting_line(
         expires_at: proposal.expires_at.clone(),
         marks: review::marks(outline).into_iter().map(|(level, mark)| (level.word(), mark)).collect(),
         questions: proposal.questions.len(),
-        rows: outline.rows(),
+        rows: outline.rows_affected,
         time_left: ago(&proposal.expires_at, now),
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct ColumnSummary {
     column: String,
     /// Whether the database makes the new values when the write runs.
     is_generated: bool,
+    /// Whether the reader's masks hide the change: it is in none of the values.
+    is_masked: bool,
     rows: usize,
     /// The number of rows of which it is known whether it changes.
     known: usize,
@@ -90,7 +92,8 @@ impl ColumnSummary {
         let values = values.collect();
         let side = |side: usize| range(pairs.iter().filter_map(|pair| pair.get(side).copied()));
         let range = side(0).zip(side(1)).map(|(before, after)| [before, after]);
-        Self { column: visible(name), is_generated: false, rows: pairs.len(), known, values, others, range }
+        let is_masked = pairs.iter().all(|[before, after]| before == after);
+        Self { column: visible(name), is_generated: false, is_masked, rows: pairs.len(), known, values, others, range }
     }
 
     /// The column in words, in a group of this number of rows: `times_per_day: 80 rows become 5 (41 were 2, 39 were 1)`.
@@ -107,6 +110,9 @@ impl ColumnSummary {
         let Self { column, rows, .. } = self;
         let rows = sentences::rows(*rows as u64);
         match (self.values.as_slice(), &self.range) {
+            _ if self.is_masked && !self.is_generated => {
+                format!("{column}: {rows} {} (masked)", if self.rows == 1 { "changes" } else { "change" })
+            }
             ([only], _) if self.is_generated => {
                 let verb = if self.rows == 1 { "gets" } else { "get" };
                 format!("{column}: {rows} {verb} a generated value ({})", only.old())
@@ -207,6 +213,7 @@ mod tests {
         assert_eq!(said(&[to("a", "x"), to("b", "x"), to("c", "y")]), "c: of 3 rows, 2 become x, 1 becomes y");
         let grown: Vec<_> = (1..=80).map(|n| (json!(n * 10), json!(n * 11))).collect();
         assert_eq!(said(&grown), "c: 80 rows change, 10 to 800 become 11 to 880");
+        assert_eq!(said(&[to("***", "***"), to("***", "***")]), "c: 2 rows change (masked)");
         let renamed: Vec<_> = (1..=9).map(|n| to("old", &format!("n{n}"))).collect();
         assert_eq!(said(&renamed), "c: 9 rows get 9 different values");
     }

@@ -130,7 +130,7 @@ impl Summary {
         match (self.listed(RowOrigin::Statement), more) {
             (own, 0) => own.map(|own| format!("It would {own}.")),
             (Some(own), _) => Some(format!("It would {own}, and change {rows} of {of}.")),
-            (None, _) => Some(format!("It would change {} of {of}, through triggers.", sentences::rows(more))),
+            (None, _) => Some(format!("It would change {} of {of}, {}.", sentences::rows(more), sentences::BESIDES)),
         }
     }
 
@@ -140,10 +140,28 @@ impl Summary {
         self.listed(RowOrigin::Further)
     }
 
-    /// The summary in sentences: the number of rows, other rows than those of the statements, and what columns become.
-    pub fn sentences(&self) -> impl Iterator<Item = String> {
+    /// The summary in sentences: the number of rows, other rows than those of the statements, and what columns become, as
+    /// far as there are at most `most` columns.
+    #[must_use]
+    pub fn sentences(&self, most: usize) -> Vec<String> {
         let further = self.further().map(|rows| sentences::further(&rows));
-        self.count_sentence().into_iter().chain(further).chain(self.groups.iter().flat_map(RowGroup::columns))
+        let columns = first(self.groups.iter().flat_map(RowGroup::columns_of_table).collect(), most);
+        self.count_sentence().into_iter().chain(further).chain(columns).collect()
+    }
+
+    /// The rows that a face does not show, by table, and what their columns become. `shown` is the number of rows of a group
+    /// that it shows.
+    #[must_use]
+    pub fn rest(&self, most: usize, mut shown: impl FnMut(&RowGroup) -> u64) -> Vec<String> {
+        let mut left: Vec<(&RowGroup, u64)> = Vec::new();
+        left.extend(self.groups.iter().map(|group| (group, group.count.saturating_sub(shown(group)))));
+        left.retain(|(_, left)| *left > 0);
+        let columns = first(left.iter().flat_map(|(group, _)| group.columns_of_table()).collect(), most);
+        let rows = left.iter().map(|(group, left)| {
+            let (rows, verb) = (sentences::count(*left, "more row"), if *left == 1 { "is" } else { "are" });
+            format!("and {rows}{}, which {verb} not shown here", group.of_table())
+        });
+        rows.chain(columns).collect()
     }
 
     fn listed(&self, origin: RowOrigin) -> Option<String> {
@@ -154,12 +172,21 @@ impl Summary {
     }
 }
 
+/// The first columns, and the number of the others.
+fn first(mut columns: Vec<String>, most: usize) -> Vec<String> {
+    let more = columns.len().saturating_sub(most) as u64;
+    columns.truncate(most);
+    columns.extend(
+        (more > 0).then(|| format!("and {}, which change and are not shown", sentences::count(more, "more column"))),
+    );
+    columns
+}
+
 impl RowGroup {
     /// The kind, number and table: `update 3 rows of shop.orders`, `1 row of shop.orders has changed since`.
     #[must_use]
     pub fn title(&self) -> String {
-        let table = self.table.as_ref().map(|table| format!(" of {}", visible(table))).unwrap_or_default();
-        let rows = format!("{}{table}", sentences::rows(self.count));
+        let rows = format!("{}{}", sentences::rows(self.count), self.of_table());
         let [has, was] = if self.count == 1 { ["has", "was"] } else { ["have", "were"] };
         match (self.origin, self.change) {
             (RowOrigin::Since, ChangeKind::Insert) => format!("{rows} {was} inserted since"),
@@ -181,7 +208,19 @@ impl RowGroup {
         if !is_of_write || self.change != ChangeKind::Update {
             return Vec::new();
         }
-        column::of_rows(&self.rows).iter().map(|column| column.sentence(self.count)).collect()
+        let hidden = self.rows.iter().filter(|row| row.has_sensitive_changes).count() as u64;
+        let hidden = (hidden > 0).then(|| format!("sensitive columns: {} change", sentences::rows(hidden)));
+        column::of_rows(&self.rows).iter().map(|column| column.sentence(self.count)).chain(hidden).collect()
+    }
+
+    /// The same, with the name of the table before each column.
+    fn columns_of_table(&self) -> Vec<String> {
+        let table = self.table.as_ref().map(|table| format!("{} ", visible(table))).unwrap_or_default();
+        self.columns().into_iter().map(|column| format!("{table}{column}")).collect()
+    }
+
+    fn of_table(&self) -> String {
+        self.table.as_ref().map(|table| format!(" of {}", visible(table))).unwrap_or_default()
     }
 
     /// The number of rows that are not in `rows`.

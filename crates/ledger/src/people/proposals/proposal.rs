@@ -184,14 +184,6 @@ pub struct ProposalOutline {
     pub warnings: u64,
 }
 
-impl ProposalOutline {
-    /// The number of all rows; `None` if the write was not tried.
-    #[must_use]
-    pub fn rows(&self) -> Option<u64> {
-        self.rows_affected.map(|rows| rows.max(self.changed))
-    }
-}
-
 /// An approval of a proposal of tier approve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
