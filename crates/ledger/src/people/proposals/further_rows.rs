@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 8 << 20;
 /// What a preview says of the rows that are stored beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FurtherRows {
-    /// The number of the rows.
+    /// The number of those that change.
     pub count: u64,
     /// The SHA-256 of the text that has them, in hexadecimal digits.
     pub sha256: String,
@@ -44,12 +44,13 @@ impl Preview {
         let count = effects.rows.iter().skip(first).take_while(fits).count();
         effects.rows.truncate(first + count);
         let rows = effects.rows.get(first..).unwrap_or_default().to_vec();
+        let changed = rows.iter().filter(|row| !row.is_without_change()).count();
         let cut = effects.rows.iter().take(first).cloned().map(cut_texts).sum();
         self.cut_texts.truncate(cut);
         self.labels.truncate(first + count);
         let labels = self.labels.get(first..).unwrap_or_default().to_vec();
         let text = serde_json::to_string(&StoredRows { rows, labels }).unwrap_or_default();
-        self.further_rows = Some(FurtherRows { count: count as u64, sha256: sha256_hex(&text) });
+        self.further_rows = Some(FurtherRows { count: changed as u64, sha256: sha256_hex(&text) });
         (self, Some(text))
     }
 

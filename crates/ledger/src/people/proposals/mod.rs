@@ -114,17 +114,18 @@ const WHOLE_SQL: &str = concat!(
       from countersign.proposal_check c where c.proposal_id = p.proposal_id) as check, "
 );
 const LINE_SQL: &str = "select ";
-const OUTLINE_SQL: &str = "select json_build_object('params', coalesce((select json_object_agg(a.key, \
+const OUTLINE_SQL: &str = "select (select json_build_object('params', coalesce((select json_object_agg(a.key, \
         case when octet_length(a.value::text) > 200 then to_json(left(a.value #>> '{}', 200)) else a.value end) \
         from json_each(p.params) a where json_typeof(a.value) <> 'null' and not exists ( \
             select from json_array_elements_text(p.preview -> 'in_title') t (name) where t.name = a.key)), '{}'), \
     'rows_affected', p.preview -> 'rows_affected', \
-    'changed', coalesce((p.preview #>> '{effects,count}')::bigint, 0), \
-    'listed', coalesce(json_array_length(p.preview #> '{effects,rows}'), 0) \
-        + coalesce((p.preview #>> '{further_rows,count}')::bigint, 0), 'reversible', p.preview #> '{rollback,reversible}', \
+    'changed', coalesce((select sum((t ->> 'count')::bigint) from json_array_elements(p.preview #> '{effects,by_table}') t), l.rows), \
+    'listed', l.rows + coalesce((p.preview #>> '{further_rows,count}')::bigint, 0), 'reversible', p.preview #> '{rollback,reversible}', \
     'unfiltered', coalesce(json_array_length(p.preview -> 'unfiltered'), 0), \
     'unusual', coalesce(json_array_length(p.preview -> 'unusual'), 0), \
-    'warnings', coalesce(json_array_length(p.preview -> 'warnings'), 0)) as outline, ";
+    'warnings', coalesce(json_array_length(p.preview -> 'warnings'), 0)) \
+    from (select count(*) as rows from json_array_elements(p.preview #> '{effects,rows}') r where r ->> 'change' <> 'update' \
+        or r ->> 'columns' <> '{}' or coalesce(r -> 'is_cut', r -> 'has_sensitive_changes') is not null) l) as outline, ";
 const COLUMNS_SQL: &str = concat!(
     "p.proposal_id, p.account_id, p.actor, p.reason, p.tool_name, p.title, p.tier, p.approvals, p.approvers, \
      countersign.approvals_of(p) as approved_by, (select json_agg(json_build_object('asked_by', q.asked_by, \
