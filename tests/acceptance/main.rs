@@ -36,6 +36,11 @@ mod executors;
 mod explain_query;
 mod freezes;
 mod front_ends;
+#[path = "../../crates/ledger/tests/sql/generated_features.rs"]
+mod generated_features;
+#[path = "../../crates/ledger/tests/sql/generated_tables.rs"]
+#[allow(dead_code, reason = "the tests of the ledger use all of it")]
+mod generated_tables;
 mod hardening;
 mod history;
 mod hospital;

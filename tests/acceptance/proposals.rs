@@ -7,6 +7,7 @@ mod bounded;
 mod crashes;
 mod definitions;
 mod faces;
+mod facts;
 mod further_rows;
 mod logged;
 mod people;

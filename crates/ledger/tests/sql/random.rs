@@ -343,7 +343,7 @@ async fn a_mechanism_that_is_missing_is_noticed() {
                     "when w.after is not null and now.image is distinct from w.after\n",
                     "when false and now.image is distinct from w.after\n",
                 ),
-                ("filter (where not j.is_right)", "filter (where false)"),
+                ("where j.is_right is not true)", "where false)"),
             ],
         ),
         (
