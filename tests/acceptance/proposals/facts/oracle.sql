@@ -27,7 +27,7 @@ create view oracle.changes as
            count(distinct s.n) filter (where not is_listed) as unlisted,
            coalesce(array_agg(distinct k) filter (where k is not null and k <> all (s.sensitive)), '{}') as columns,
            coalesce(bool_or(k = any (s.sensitive)), false) as is_sensitive
-    from (select e.*, t.sensitive, row_number() over (order by e.n) <= 100 as is_listed
+    from (select e.*, t.sensitive, row_number() over (order by e.n) <= 10000 as is_listed
           from oracle.seen e join countersign.tracked t on t.relation = e.relation and t.is_current) s
     join pg_class c on c.oid = s.relation join pg_namespace n on n.oid = c.relnamespace
     left join unnest(case when s.is_listed and s.change = 'update' then s.columns end) k on true

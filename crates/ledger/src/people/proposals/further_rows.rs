@@ -3,10 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use types::RowEffect;
+use types::{Effects, RowEffect};
 
-use super::preview::Preview;
-use crate::evidence::effects::{self, MAX_SHOWN};
+use crate::evidence::effects::MAX_SHOWN;
 use crate::fingerprint::sha256_hex;
 
 /// The maximum length of the rows that are stored beside a preview, in bytes of JSON.
@@ -21,64 +20,47 @@ pub struct FurtherRows {
     pub sha256: String,
 }
 
+/// The column and the text by which people recognize a row, if it has one.
+pub(super) type Label = Option<[String; 2]>;
+
 /// The text that is stored.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct StoredRows {
     rows: Vec<RowEffect<Value>>,
-    /// As in [`Preview`].
-    labels: Vec<Option<[String; 2]>>,
+    labels: Vec<Label>,
 }
 
-impl Preview {
-    /// The preview without the rows that are more than can be stored beside it, and the text of those that are.
-    pub(super) fn with_bounded_rows(mut self) -> (Self, Option<String>) {
+impl FurtherRows {
+    /// Takes the rows that are more than can be stored away, and their labels. What is said of those beyond the first
+    /// ones, and the text that has them; `None` if there are few.
+    pub(super) fn bound(effects: &mut Effects<Value>, labels: &mut Vec<Label>) -> Option<(Self, String)> {
         let first = MAX_SHOWN as usize;
-        let Some(effects) = self.effects.as_mut().filter(|effects| effects.rows.len() > first) else {
-            return (self, None);
-        };
+        if effects.rows.len() <= first {
+            return None;
+        }
         let mut bytes = 0;
         let fits = |row: &&RowEffect<Value>| {
             bytes += serde_json::to_string(row).map_or(MAX_BYTES, |row| row.len());
             bytes <= MAX_BYTES
         };
-        let count = effects.rows.iter().skip(first).take_while(fits).count();
-        effects.rows.truncate(first + count);
+        let all = first + effects.rows.iter().skip(first).take_while(fits).count();
+        effects.rows.truncate(all);
+        labels.truncate(all);
         let rows = effects.rows.get(first..).unwrap_or_default().to_vec();
-        let changed = rows.iter().filter(|row| !row.is_without_change()).count();
-        let cut = effects.rows.iter().take(first).cloned().map(cut_texts).sum();
-        self.cut_texts.truncate(cut);
-        self.labels.truncate(first + count);
-        let labels = self.labels.get(first..).unwrap_or_default().to_vec();
+        let count = rows.iter().filter(|row| !row.is_without_change()).count() as u64;
+        let labels = labels.get(first..).unwrap_or_default().to_vec();
         let text = serde_json::to_string(&StoredRows { rows, labels }).unwrap_or_default();
-        self.further_rows = Some(FurtherRows { count: changed as u64, sha256: sha256_hex(&text) });
-        (self, Some(text))
+        Some((Self { count, sha256: sha256_hex(&text) }, text))
     }
 
-    /// The preview as it is stored.
-    pub(super) fn without_further_rows(mut self) -> Self {
-        if self.further_rows.is_some() {
-            self.effects.iter_mut().for_each(|effects| effects.rows.truncate(MAX_SHOWN as usize));
-            self.labels.truncate(MAX_SHOWN as usize);
-        }
-        self
-    }
-
-    /// The stored preview with the rows of this text. If it is another one than that which the preview names, they are
-    /// left out, and so they are counted and not listed.
-    pub(super) fn add_further_rows(&mut self, text: &str) {
-        let is_it = self.further_rows.as_ref().is_some_and(|further| further.sha256 == sha256_hex(text));
-        let stored = serde_json::from_str::<StoredRows>(text).ok().filter(|_| is_it);
-        let (Some(stored), Some(effects)) = (stored, &mut self.effects) else {
+    /// Adds the rows of this text, with their labels. If it is another one than that which was stored, they are left out,
+    /// and so they are counted and not listed.
+    pub(super) fn add(&self, text: &str, effects: &mut Effects<Value>, labels: &mut Vec<Label>) {
+        let stored = serde_json::from_str::<StoredRows>(text).ok();
+        let Some(stored) = stored.filter(|_| self.sha256 == sha256_hex(text)) else {
             return tracing::error!("the rows that are stored beside a proposal are not those that it was made with");
         };
         effects.rows.extend(stored.rows);
-        self.labels.extend(stored.labels);
+        labels.extend(stored.labels);
     }
-}
-
-/// The number of texts of a row that are cut.
-fn cut_texts(row: RowEffect<Value>) -> usize {
-    let mut count = 0;
-    drop(row.map(|_, value| count += usize::from(effects::is_beginning(&value))));
-    count
 }

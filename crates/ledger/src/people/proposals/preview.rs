@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use types::{ChangeKind, Effects, ErrorCode, Failure, Rollback, RowEffect};
 
 use super::effect_comparison::{GENERATED, difference_of_rows, difference_of_values, without_generated};
-use super::further_rows::FurtherRows;
+use super::further_rows::{FurtherRows, Label};
 use super::unusual::UnusualValue;
 use crate::canonical_json;
 use crate::evidence::effects::{self, MAX_SHOWN};
@@ -78,7 +78,7 @@ pub struct Preview {
     pub unusual: Vec<UnusualValue>,
     /// For each row of `effects` the column and the text by which people recognize it. They are for people only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub labels: Vec<Option<[String; 2]>>,
+    pub labels: Vec<Label>,
     /// The parameters whose values the title of the proposal has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_title: Vec<String>,
@@ -164,6 +164,32 @@ impl Preview {
             })
         });
         [shown, now]
+    }
+
+    /// The preview without the rows that are more than can be stored beside it, and the text of those that are.
+    pub(super) fn with_bounded_rows(mut self) -> (Self, Option<String>) {
+        let Some(effects) = &mut self.effects else { return (self, None) };
+        let Some((further, text)) = FurtherRows::bound(effects, &mut self.labels) else { return (self, None) };
+        let cut: usize = effects.rows.iter().take(MAX_SHOWN as usize).cloned().map(cut_texts).sum();
+        self.cut_texts.truncate(cut);
+        self.further_rows = Some(further);
+        (self, Some(text))
+    }
+
+    /// The preview as it is stored.
+    pub(super) fn without_further_rows(mut self) -> Self {
+        if self.further_rows.is_some() {
+            self.effects.iter_mut().for_each(|effects| effects.rows.truncate(MAX_SHOWN as usize));
+            self.labels.truncate(MAX_SHOWN as usize);
+        }
+        self
+    }
+
+    /// Adds the rows that are stored beside the preview.
+    pub(super) fn add_further_rows(&mut self, text: &str) {
+        if let (Some(further), Some(effects)) = (&self.further_rows, &mut self.effects) {
+            further.add(text, effects, &mut self.labels);
+        }
     }
 
     /// The preview of a write that was run twice.
@@ -268,6 +294,13 @@ impl Preview {
 /// What is said of a definition that is another one than that of the preview.
 pub(super) fn definition_changed(name: &str) -> String {
     format!("the definition of {name} has changed since")
+}
+
+/// The number of texts of a row that are cut.
+fn cut_texts(row: RowEffect<Value>) -> usize {
+    let mut count = 0;
+    drop(row.map(|_, value| count += usize::from(effects::is_beginning(&value))));
+    count
 }
 
 fn text_hash(value: &Value) -> String {
