@@ -228,3 +228,30 @@ async fn a_summary_names_parameters_that_people_may_see() {
     let error = TestManifest::new(&format!("{sensitive}summary = 'Set {{body}}'\n")).compile_error(&db).await;
     assert!(error.contains("which is sensitive"), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_character_that_the_encoding_of_the_database_lacks_is_named_and_nothing_is_written() {
+    let db = database().await;
+    let name = format!("latin1_{}", db.name());
+    db.run(&format!("create database {name} encoding 'LATIN1' template template0 locale 'C'")).await;
+    let url = db.url().replace(db.name(), &name);
+    let other = testkit::connect(&url).await;
+    let table = "create schema shop; create table shop.note (id int primary key, body text); insert into shop.note values (1, 'a')";
+    other.batch_execute(table).await.unwrap();
+    run_countersign(&url, &["init", "--schema", "shop"]).await.succeeded();
+    let mut command = Server::bare_command(&db);
+    command.env("DATABASE_URL", &url).args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    let server = Server::start(command).await;
+    let sql = "update shop.note set body = $1 where id = 1";
+    for (body, reason) in [("b", "a dash \u{2014} of a model"), ("\u{1f600}", "none")] {
+        let call = json!({"sql": sql, "params": [body], "reason": reason});
+        let error = server.call("execute_sql", call).await["error"].clone();
+        assert_eq!((&error["code"], &error["retryable"]), (&json!("invalid_params"), &json!(false)), "{error}");
+        assert!(error["message"].as_str().unwrap().contains("LATIN1"), "{error}");
+    }
+    server.succeed("execute_sql", json!({"sql": sql, "params": ["\u{e9}"], "reason": "caf\u{e9}"})).await;
+    assert_eq!(other.query_one("select body from shop.note", &[]).await.unwrap().get::<_, String>(0), "\u{e9}");
+    server.close().await;
+    drop(other);
+    db.run(&format!("drop database {name} with (force)")).await;
+}

@@ -24,6 +24,13 @@ const MAX_TABLES_BYTES: usize = 40 << 10;
 /// The maximum number of tables and of columns in a search result.
 const MAX_FOUND: usize = 50;
 
+/// How an agent reads what did not fit.
+const REST_OF_DATABASE: &str =
+    "Not every schema and table is described: ask for one schema, or search a part of a name.";
+const REST_OF_SCHEMA: &str =
+    "Not every table of the schema is described: search a part of its name, or ask for a table.";
+const REST_OF_FOUND: &str = "More names contain this: search a longer part, or in one schema.";
+
 /// Reads the catalog and adds the manifests' annotations.
 #[derive(Debug, Clone)]
 pub struct DatabaseDescriber {
@@ -73,7 +80,8 @@ impl DatabaseDescriber {
                 (vec![schema], truncated)
             }
         };
-        Ok(DescribeData { schemas: Some(schemas), truncated, ..DescribeData::default() })
+        let hint = truncated.then_some(if schema.is_some() { REST_OF_SCHEMA } else { REST_OF_DATABASE });
+        Ok(DescribeData { schemas: Some(schemas), truncated, hint, ..DescribeData::default() })
     }
 
     /// Finds tables and columns whose name, comment or note contains `word`.
@@ -82,7 +90,7 @@ impl DatabaseDescriber {
         let mut found = found.map_err(|error| self.failure(error))?;
         found.iter_mut().for_each(|found| self.annotations.annotate_found(found));
         let truncated = found.as_ref().is_some_and(|found| found.truncated);
-        Ok(DescribeData { found, truncated, ..DescribeData::default() })
+        Ok(DescribeData { found, truncated, hint: truncated.then_some(REST_OF_FOUND), ..DescribeData::default() })
     }
 
     /// Describes one table, and those of `tools` that use it.

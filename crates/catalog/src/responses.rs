@@ -37,6 +37,10 @@ pub struct DescribeData {
     pub(crate) found: Option<SearchResult>,
     /// Whether there is more than is shown: ask for one schema or table, or search.
     pub(crate) truncated: bool,
+    /// How to have the rest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub(crate) hint: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]

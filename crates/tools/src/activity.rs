@@ -73,17 +73,15 @@ impl Activity {
         }
     }
 
-    /// Closes the connections of a database that is not used. Never returns, unless the database always counts as used.
+    /// Closes connections that were not used for a minute; all of them soon, if their database is not used. Never returns.
     pub async fn close_unused(self, ledger: Ledger, reader: Option<Reader>) {
-        if self.shared.is_none() {
-            return;
-        }
+        let unused = if self.shared.is_some() { UNUSED } else { IDLE_INTERVAL };
         loop {
-            tokio::time::sleep(UNUSED).await;
-            if self.is_idle() {
-                ledger.close_unused(UNUSED).await;
+            tokio::time::sleep(unused).await;
+            if self.shared.is_none() || self.is_idle() {
+                ledger.close_unused(unused).await;
                 if let Some(reader) = &reader {
-                    reader.close_unused(UNUSED).await;
+                    reader.close_unused(unused).await;
                 }
             }
         }

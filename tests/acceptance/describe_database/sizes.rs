@@ -46,6 +46,7 @@ async fn an_overview_of_thousands_of_tables_is_small_and_lists_its_omissions() {
     assert_eq!((names(&found["found"]["tables"]), &found["truncated"]), (vec!["customer_1999"], &json!(false)));
     let found = describe(&server, json!({"search": "customer"})).await;
     assert_eq!((found["found"]["tables"].as_array().unwrap().len(), &found["truncated"]), (50, &json!(true)));
+    assert!(found["hint"].as_str().unwrap().contains("a longer part") && data["hint"].is_string(), "{found}");
     assert!(bytes(&found) < 17 << 10, "{}", bytes(&found));
     assert_eq!(describe(&server, json!({"schema": "shop"})).await["truncated"], false);
 }

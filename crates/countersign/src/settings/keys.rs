@@ -315,10 +315,10 @@ keys! {
         /// The most bytes of a result, as text. Default: 1048576.
         #[arg(long, env = "COUNTERSIGN_MAX_RESULT_BYTES", value_name = "BYTES")]
         max_result_bytes: Bounded<65_536, 16_777_216>,
-        /// The most connections for reading, opened when needed. Default: 8.
+        /// The most connections for reading, opened when needed, and closed after a minute without use. Default: 8.
         #[arg(long, env = "COUNTERSIGN_READ_SESSIONS", value_name = "SESSIONS")]
         read_sessions: Bounded<1, 1000>,
-        /// The most connections for writing, opened when needed. Default: 16.
+        /// The most connections for writing, opened when needed, and closed after a minute without use. Default: 16.
         #[arg(long, env = "COUNTERSIGN_WRITE_SESSIONS", value_name = "SESSIONS")]
         write_sessions: Bounded<2, 1000>,
     }

@@ -155,6 +155,12 @@ pub(crate) fn ledger_failure(error: &pg::Error) -> Failure {
             ErrorCode::DatabaseUnavailable,
             "the ledger did not answer before the deadline; nothing was written",
         ),
+        // A character of the call that the encoding of the database lacks.
+        pg::Error::Server(error) if error.sqlstate == "22P05" => Failure {
+            sqlstate: Some(error.sqlstate.clone()),
+            ..Failure::new(ErrorCode::InvalidParams, format!("{}; nothing was written", error.message))
+                .hint("The database has another encoding than UTF-8. Leave the character out, also in `reason`.")
+        },
         pg::Error::Server(error) => Failure {
             sqlstate: Some(error.sqlstate.clone()),
             ..Failure::new(ErrorCode::DbError, "the ledger cannot be written, so nothing was written")

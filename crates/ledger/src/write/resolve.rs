@@ -57,7 +57,10 @@ pub(crate) async fn resolve(
                         ErrorCode::CommitOutcomeUnknown,
                         "the connection was lost and the outcome cannot be read yet: the write may or may not have happened",
                     )
-                    .hint("Ask get_mutation_detail with this correlation_id later; do not repeat the write before it answers."));
+                    .hint(
+                        "Ask get_mutation_detail with this correlation_id later, or repeat exactly this call: if it was written, \
+                         it is a duplicate. Write it in no other way before the outcome is known.",
+                    ));
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
