@@ -247,7 +247,11 @@ async fn a_statement_without_a_condition_is_marked() {
         assert_eq!(table.is_some_and(|table| table.starts_with("shop.")), is_marked, "{sql}: {shown}");
         // A preview says the same.
         let preview = server.succeed("preview_mutation", json!({"tool": "execute_sql", "params": {"sql": sql}})).await;
-        assert_eq!(preview["data"]["warnings"].to_string().contains("every row of the table"), is_marked, "{sql}: {preview}");
+        assert_eq!(
+            preview["data"]["warnings"].to_string().contains("every row of the table"),
+            is_marked,
+            "{sql}: {preview}"
+        );
     }
 }
 
