@@ -306,16 +306,21 @@ async fn calls_of_undo(rows: u32) -> BTreeMap<String, i64> {
     let written = server.succeed("execute_sql", json!({"sql": sql})).await["meta"]["correlation_id"].clone();
     server.close().await;
     // A session reports what it has called after a transaction, or when it ends.
-    let reported = "select count(*) from pg_stat_user_functions where funcname = 'finish'";
-    db.until_value(reported, "1").await;
-    db.run("select pg_stat_reset()").await;
+    let finished = "select coalesce(sum(calls), 0) from pg_stat_user_functions where funcname = 'finish'";
+    db.until_value(finished, "1").await;
+    let calls = async || {
+        // Functions of a table are named by its oid.
+        let name = |row: &[String]| row[0].trim_end_matches(|letter: char| letter.is_ascii_digit()).to_owned();
+        let rows = db.rows("select funcname, calls from pg_stat_user_functions").await;
+        rows.into_iter().map(|row| (name(&row), row[1].parse().unwrap())).collect::<BTreeMap<String, i64>>()
+    };
+    let before = calls().await;
     let undone = run_countersign(&db.url(), &["undo", written.as_str().unwrap()]).await;
     assert!(undone.out.contains("set again"), "{undone:?}");
-    db.until_value(reported, "1").await;
-    let calls = "select funcname, calls from pg_stat_user_functions";
-    // Functions of a table are named by its oid.
-    let name = |row: &[String]| row[0].trim_end_matches(|letter: char| letter.is_ascii_digit()).to_owned();
-    db.rows(calls).await.into_iter().map(|row| (name(&row), row[1].parse().unwrap())).collect()
+    db.until_value(finished, "2").await;
+    let mut found = calls().await;
+    found.iter_mut().for_each(|(name, calls)| *calls -= before.get(name).unwrap_or(&0));
+    found
 }
 
 #[tokio::test(flavor = "multi_thread")]
