@@ -331,8 +331,10 @@ async fn an_undo_under_a_trigger_reads_each_row_a_few_times_and_the_catalog_once
         .map(|(name, calls)| (name.as_str(), (calls - few.get(name).unwrap_or(&0)) as f64 / 500.0))
         .filter(|(_, calls)| *calls > 0.01)
         .collect();
+    // PostgreSQL 18 has NOT NULL as a constraint, for which the undo of the undo is tried.
+    let rounds = of_row["stamp"];
+    assert!(rounds <= 2.0, "{of_row:?}");
     // Two images for each comparison: after the restoration, in its own check and in that of the ledger.
-    let fields = of_row["fields"];
-    assert!((4.0..=6.0).contains(&fields), "{of_row:?}");
-    assert!(of_row.values().filter(|calls| **calls > 1.0).count() == 1, "{of_row:?}");
+    assert!((4.0..=6.0).contains(&(of_row["fields"] / rounds)), "{of_row:?}");
+    assert!(of_row.values().filter(|calls| **calls > rounds).count() == 1, "{of_row:?}");
 }
