@@ -20,10 +20,24 @@ mod states;
 mod stored;
 mod waits;
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, database};
+use testkit::{Database, Server, UserAnswer, database};
+
+/// A server with `execute_sql` whose user closes each question, and the newest of them.
+async fn server_with_questions(db: &Database) -> (Server, Arc<Mutex<String>>) {
+    let asked = Arc::new(Mutex::new(String::new()));
+    let heard = Arc::clone(&asked);
+    let mut command = Server::bare_command(db);
+    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-max-rows", "1000"]);
+    let server = Server::with_user(command, move |question| {
+        question.clone_into(&mut heard.lock().unwrap());
+        Some(UserAnswer::Cancel)
+    });
+    (server.await, asked)
+}
 
 /// The arguments that give package 1 another price.
 pub(crate) fn price(price: &str) -> Value {

@@ -180,6 +180,7 @@ impl<'a> RowMasks<'a> {
                 // A digest of few rows could be guessed.
                 agreed_rows: None,
                 further_rows: None,
+                further_text: None,
                 cut_texts: Vec::new(),
                 labels: Vec::new(),
                 ..preview

@@ -212,6 +212,7 @@ impl ProposalData {
                 effects,
                 agreed_rows: None,
                 further_rows: None,
+                further_text: None,
                 cut_texts: Vec::new(),
                 ..proposal.preview
             },

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use testkit::{Database, Server, UserAnswer, database, run_countersign};
 
-use super::id;
+use super::{id, server_with_questions};
 use crate::console::{Console, path, status};
 use crate::console_pages::leads_to;
 
@@ -63,15 +63,7 @@ async fn a_cascade_lost_values_and_every_danger_are_on_every_face() {
     let db = database().await;
     db.run(SCHEMA).await;
     let console = Console::on(&db).await;
-    let asked = Arc::new(Mutex::new(String::new()));
-    let heard = Arc::clone(&asked);
-    let mut command = Server::bare_command(&db);
-    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-max-rows", "1000"]);
-    let server = Server::with_user(command, move |question| {
-        question.clone_into(&mut heard.lock().unwrap());
-        Some(UserAnswer::Cancel)
-    })
-    .await;
+    let (server, asked) = server_with_questions(&db).await;
     for (sql, facts) in WRITES {
         let proposal = server.propose("execute_sql", json!({"sql": sql})).await;
         let question = asked.lock().unwrap().clone();

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, UserAnswer, database, long_form, run_countersign};
+use testkit::{Database, Server, database, long_form, run_countersign};
 
-use super::id;
+use super::{id, server_with_questions};
 use crate::console::{Browser, Console, path};
 use crate::generated_tables::{Style, Tables};
 use fact::{Face, Fact, facts, missing};
@@ -68,15 +68,7 @@ impl World {
         }
         let console = Console::on(&db).await;
         let anna = console.browser(&db, "anna", &[]).await;
-        let asked = Arc::new(Mutex::new(String::new()));
-        let heard = Arc::clone(&asked);
-        let mut command = Server::bare_command(&db);
-        command.args(["--profile", "admin", "--execute-sql", "--execute-sql-max-rows", "1000"]);
-        let server = Server::with_user(command, move |question| {
-            question.clone_into(&mut heard.lock().unwrap());
-            Some(UserAnswer::Cancel)
-        })
-        .await;
+        let (server, asked) = server_with_questions(&db).await;
         Self { db, oracle, server, asked, anna, _console: console }
     }
 

@@ -14,7 +14,7 @@ use super::execute::PAUSE;
 use super::human_decision::may_not_decide;
 use super::preview::Preview;
 use super::state::not_found;
-use super::{MAX_PREVIEW_BYTES, Proposal, Proposals, tool_definitions};
+use super::{LINE_SQL, MAX_PREVIEW_BYTES, Proposal, ProposalSummary, Proposals, tool_definitions};
 use crate::evidence::row_history::{self, HistoryQuery};
 use crate::write::executor::WriteExecutor;
 use crate::write::executor_registry::ExecutorRegistry;
@@ -54,6 +54,8 @@ const OPEN_TABLES_SQL: &str = "\
 select count(distinct t.name) from countersign.tracked t join pg_class c on c.oid = t.relation \
 where t.is_current and t.name = any ($1::text[]) and not row_security_active(t.relation)";
 const REQUEST_SQL: &str = "select countersign.request_check($1)";
+const UNCHECKED_SQL: &str = "where p.proposal_id = $1::uuid \
+    and exists (select from countersign.proposal_check c where c.proposal_id = p.proposal_id and c.checked_at is null)";
 const TAKE_SQL: &str = "select countersign.take_checks($1::text::text[], $2::text::text[], make_interval(secs => $3::double precision), 10)";
 const STORE_SQL: &str = "select countersign.store_check($1, $2, $3)";
 
@@ -73,14 +75,15 @@ impl Proposals {
     pub async fn request_check(&self, id: ProposalId, deadline: Instant) -> Result<Proposal, Failure> {
         let answer = self.writer.run_one(REQUEST_SQL, &[Some(id.to_string())], deadline).await;
         answer.map_err(|error| may_not_decide(&error).unwrap_or_else(|| ledger_failure(&error)))?;
-        loop {
-            let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
-            let is_open = proposal.check.as_ref().is_some_and(|check| check.checked_at.is_none());
-            if !is_open || Instant::now() + PAUSE >= deadline {
-                return Ok(proposal);
-            }
+        // Without the parameters and rows, which may be large.
+        let is_open = async || {
+            let line: Vec<ProposalSummary> = self.read(LINE_SQL, UNCHECKED_SQL, &[Some(id.to_string())]).await?;
+            Ok::<bool, Failure>(!line.is_empty())
+        };
+        while is_open().await? && Instant::now() + PAUSE < deadline {
             tokio::time::sleep(PAUSE).await;
         }
+        self.get(None, id).await?.ok_or_else(not_found)
     }
 
     /// The recorded changes of the rows of a proposal that its preview and its newest check do not show, newest first;

@@ -91,24 +91,11 @@ impl Proposals {
             TransitionResult::Is(ProposalStatus::Confirmed | ProposalStatus::Executed) if digest != proposal.digest => {
                 Err(refused_digest().into())
             }
-            TransitionResult::Is(ProposalStatus::Confirmed) => self.await_other_execution(owner, id, deadline).await,
-            TransitionResult::Is(_) | TransitionResult::Waits => self.earlier_result(proposal).await,
-        }
-    }
-
-    /// Waits while another attempt executes the proposal.
-    async fn await_other_execution(
-        &self,
-        owner: &Principal,
-        id: ProposalId,
-        deadline: Instant,
-    ) -> Result<ExecutedProposal, WriteError> {
-        loop {
-            let proposal = self.get(Some(owner), id).await?.ok_or_else(not_found)?;
-            if proposal.status != ProposalStatus::Confirmed || Instant::now() + PAUSE >= deadline {
-                return self.earlier_result(proposal).await;
+            // Another attempt executes it.
+            TransitionResult::Is(ProposalStatus::Confirmed) => {
+                self.earlier_result(self.ended(id, deadline).await?).await
             }
-            tokio::time::sleep(PAUSE).await;
+            TransitionResult::Is(_) | TransitionResult::Waits => self.earlier_result(proposal).await,
         }
     }
 

@@ -9,7 +9,7 @@ use types::{ErrorCode, Failure, ProposalId, Secret, visible};
 use super::decide::{Decision, TransitionResult, verdict_of};
 use super::execute::PAUSE;
 use super::state::{ProposalStatus, closed, not_found};
-use super::{Proposal, Proposals};
+use super::{LINE_SQL, ONE_SQL, Proposal, ProposalSummary, Proposals};
 use crate::people::console::hash;
 use crate::write::failures::ledger_failure;
 
@@ -179,13 +179,15 @@ impl Proposals {
 
     /// Waits until the proposal is no longer confirmed, or until the deadline, and returns it.
     pub async fn ended(&self, id: ProposalId, deadline: Instant) -> Result<Proposal, Failure> {
-        loop {
-            let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
-            if proposal.status != ProposalStatus::Confirmed || Instant::now() + PAUSE >= deadline {
-                return Ok(proposal);
-            }
+        // Without its parameters and rows, which may be large.
+        let is_confirmed = async || {
+            let line: Vec<ProposalSummary> = self.read(LINE_SQL, ONE_SQL, &[Some(id.to_string()), None, None]).await?;
+            Ok::<bool, Failure>(line.iter().any(|proposal| proposal.status == ProposalStatus::Confirmed))
+        };
+        while is_confirmed().await? && Instant::now() + PAUSE < deadline {
             tokio::time::sleep(PAUSE).await;
         }
+        self.get(None, id).await?.ok_or_else(not_found)
     }
 }
 

@@ -234,7 +234,7 @@ impl Proposals {
                     let preview = Preview::from_two_runs(first, &second)?;
                     let unusual = unusual::of_effects(&self.writer, preview.effects.as_ref(), deadline).await;
                     let preview = Preview { row_key: executor.row_key().to_vec(), unusual, ..preview };
-                    return Ok(preview.with_bounded_rows().0);
+                    return Ok(preview.with_bounded_rows());
                 }
                 // Other transactions have changed the rows since the snapshot was taken.
                 Err(failure) if failure.sqlstate.as_deref() == Some(SERIALIZATION_FAILURE) => {}
@@ -265,8 +265,7 @@ impl Proposals {
         preview: &Preview,
         description: &str,
     ) -> Result<Proposal, Failure> {
-        let (preview, further_rows) = preview.clone().with_bounded_rows();
-        let shown = serde_json::to_string(&preview.without_further_rows())
+        let shown = serde_json::to_string(&preview.clone().without_further_rows())
             .map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
         let arguments = Value::Object(call.request.params.clone()).to_string();
         too_large(arguments.len(), shown.len())?;
@@ -296,7 +295,7 @@ impl Proposals {
             draft.rule.approvers.clone(),
             call.reason.clone(),
             principal.context.to_json(),
-            further_rows,
+            preview.further_text.clone(),
         ];
         let answer = self.writer.run_one(PROPOSE_SQL, &params, call.deadline).await;
         let answer = answer.map_err(|error| ledger_failure(&error))?;

@@ -49,6 +49,9 @@ pub struct Preview {
     /// The rows of `effects` that are stored beside the preview. `None` if there are few.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub further_rows: Option<FurtherRows>,
+    /// The text that has these rows, in a preview that is not stored yet.
+    #[serde(skip)]
+    pub further_text: Option<String>,
     /// Whether both runs left all rows as they were, so that there is nothing to agree to. Not stored.
     #[serde(skip)]
     pub changes_nothing: bool,
@@ -107,6 +110,7 @@ impl Preview {
             effects: None,
             agreed_rows: None,
             further_rows: None,
+            further_text: None,
             changes_nothing: false,
             cut_texts: Vec::new(),
             row_key: Vec::new(),
@@ -166,14 +170,13 @@ impl Preview {
         [shown, now]
     }
 
-    /// The preview without the rows that are more than can be stored beside it, and the text of those that are.
-    pub(super) fn with_bounded_rows(mut self) -> (Self, Option<String>) {
-        let Some(effects) = &mut self.effects else { return (self, None) };
-        let Some((further, text)) = FurtherRows::bound(effects, &mut self.labels) else { return (self, None) };
+    /// The preview without the rows that are more than can be stored beside it.
+    pub(super) fn with_bounded_rows(mut self) -> Self {
+        let Some(effects) = &mut self.effects else { return self };
+        let Some((further, text)) = FurtherRows::bound(effects, &mut self.labels) else { return self };
         let cut: usize = effects.rows.iter().take(MAX_SHOWN as usize).cloned().map(cut_texts).sum();
         self.cut_texts.truncate(cut);
-        self.further_rows = Some(further);
-        (self, Some(text))
+        Self { further_rows: Some(further), further_text: Some(text), ..self }
     }
 
     /// The preview as it is stored.

@@ -99,12 +99,17 @@ pub(super) async fn of_effects(
 }
 
 /// The values to look up. Of many numbers of a column, the least and the greatest: those are far outside first.
-fn ends(mut stored: Vec<[&str; 3]>) -> Vec<[&str; 3]> {
-    let number = |value: &str| value.parse::<f64>().unwrap_or_default();
-    stored.sort_unstable_by(|[table, column, value], [other_table, other_column, other]| {
-        let by_number = number(value).total_cmp(&number(other)).then(value.cmp(other));
+fn ends(stored: Vec<[&str; 3]>) -> Vec<[&str; 3]> {
+    let numbered = stored
+        .into_iter()
+        .map(|[table, column, value]| (table, column, value.parse::<f64>().unwrap_or_default(), value));
+    let mut numbered: Vec<_> = numbered.collect();
+    numbered.sort_unstable_by(|(table, column, number, value), (other_table, other_column, other_number, other)| {
+        let by_number = number.total_cmp(other_number).then(value.cmp(other));
         (table, column).cmp(&(other_table, other_column)).then(by_number)
     });
+    let mut stored: Vec<[&str; 3]> =
+        numbered.into_iter().map(|(table, column, _, value)| [table, column, value]).collect();
     stored.dedup();
     let columns = stored.chunk_by(|[table, column, _], [next_table, next, _]| (table, column) == (next_table, next));
     let is_end = |at: usize, count: usize| at < MAX_ENDS || at + MAX_ENDS >= count;
