@@ -37,11 +37,14 @@ begin
         select from pg_depend d
         left join pg_index i on d.classid = 'pg_class'::regclass and i.indexrelid = d.objid
         left join pg_attrdef f on d.classid = 'pg_attrdef'::regclass and f.oid = d.objid
+        left join pg_constraint n on d.classid = 'pg_constraint'::regclass and n.oid = d.objid
         where d.refclassid = 'pg_class'::regclass and d.refobjid = relation and d.refobjsubid = any (0 || numbers::int4[])
           and (i.indisunique or i.indisexclusion or f.adnum <> d.refobjsubid
                -- Before PostgreSQL 15, a generated column itself depends on the column; from then on, its expression.
                or d.classid = 'pg_class'::regclass and d.objid = relation and d.objsubid <> 0
-               or d.classid in ('pg_constraint'::regclass, 'pg_policy'::regclass)
+               or d.classid = 'pg_policy'::regclass
+               -- From PostgreSQL 18 on, NOT NULL is one, too. The values of before were not null.
+               or n.contype <> 'n'
                or d.classid = 'pg_trigger'::regclass and d.refobjsubid <> 0));
 end $$;
 comment on function countersign.is_free_to_change(oid, smallint[]) is
