@@ -214,6 +214,55 @@ comment on function countersign.net_changes(uuid[], bigint, bigint) is
     'The net effect of writes, by table and key, in the columns that the tables have now; rows that are as they were are left out, and so are log tables. '
     'Of one write also the part between two positions.';
 
+create function countersign.net_effects(write uuid) returns setof countersign.effect
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+declare
+    repeated  oid[];
+    keys      text[];
+    net       countersign.net_change[];
+begin
+    -- A row whose key the write altered is shown step by step: an UPDATE of many keys may pass them from row to row.
+    select array_agg(k.relation), array_agg(k.key) into repeated, keys
+    from (select e.relation, k.key
+          from countersign.effect e
+          join countersign.tracked t on t.shape = e.shape
+          cross join lateral (select e.key union all select e.key_before where e.key_before is not null) k (key)
+          where e.correlation_id = write and e.key is not null and not t.is_log
+          group by e.relation, k.key
+          having count(*) > 1 and bool_and(e.key_before is null) and min(e.shape) = max(e.shape)
+             and bool_and(t.is_current and countersign.has_current_shape(t))) k;
+    if repeated is null then
+        return query select e.* from countersign.effect e where e.correlation_id = write;
+        return;
+    end if;
+    net := array(select n from countersign.net_changes(array[write]) n);
+    return query
+    with again as materialized (
+        select r.relation, r.key, n.before, n.after, n.secret_before, n.secret_after
+        from unnest(repeated, keys) r (relation, key)
+        left join unnest(net) n on n.relation = r.relation and n.key = r.key
+        where n.obstacle is null
+    ), taken_together as (
+        select e.relation, e.key, min(e.position) as position, min(e.shape) as shape, bool_and(e.by_trigger) as by_trigger,
+               a.before, a.after, a.secret_before, a.secret_after, (array_agg(e.after order by e.position desc))[1] as last_image
+        from again a
+        join countersign.effect e on e.correlation_id = write and e.relation = a.relation and e.key = a.key
+        group by e.relation, e.key, a.before, a.after, a.secret_before, a.secret_after
+    )
+    select e.* from countersign.effect e
+    where e.correlation_id = write and not exists (select from again a where a.relation = e.relation and a.key = e.key)
+    union all
+    select write, t.position, t.relation, t.shape,
+           (case when coalesce(t.before, t.after) is null then 'N' when t.before is null then 'I' when t.after is null then 'D' else 'U' end)::"char",
+           t.by_trigger, t.key, null, t.before, case when coalesce(t.before, t.after) is null then t.last_image else t.after end, null,
+           t.secret_before, t.secret_after, null, null, null, null
+    from taken_together t
+    where coalesce(t.before, t.after, t.last_image) is not null;
+end $$;
+comment on function countersign.net_effects(uuid) is
+    'The rows that a write changed, for people: a row that it changed several times has one effect, which a trigger made only if triggers made '
+    'them all, and of kind N if it is as it was.';
+
 create function countersign.single_change(writes uuid[]) returns countersign.net_change
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set plan_cache_mode = force_generic_plan set jit = off as $$

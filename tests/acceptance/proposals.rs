@@ -10,6 +10,7 @@ mod faces;
 mod facts;
 mod further_rows;
 mod logged;
+mod net;
 mod people;
 mod races;
 mod registry;

@@ -21,6 +21,7 @@ pub(crate) const MAX_PROPOSED: u32 = 10_000;
 
 // What is the same for all effects, or for those of one shape, stands in the first of them.
 const EFFECTS_SQL: &str = "\
+with net as materialized (select * from countersign.net_effects($1)) \
 select t.name, e.op::pg_catalog.text, coalesce(e.key_before, e.key), case when e.bytes <= 1048576 or e.place > 100 then e.before end, \
     case when e.bytes <= 1048576 or e.place > 100 then e.after end, e.bytes operator(pg_catalog.>) 1048576 and e.place <= 100, \
     e.secret_before is distinct from e.secret_after, pg_catalog.array_to_json(coalesce(e.unchanged, '{}')), \
@@ -28,25 +29,26 @@ select t.name, e.op::pg_catalog.text, coalesce(e.key_before, e.key), case when e
     case when e.place_in_shape operator(pg_catalog.=) 1 then pg_catalog.array_to_json(t.sensitive) end, \
     case when e.place_in_shape operator(pg_catalog.=) 1 then pg_catalog.array_to_json(t.types) end, e.by_trigger, \
     case when e.place operator(pg_catalog.=) 1 then \
-    (select pg_catalog.count(*) from countersign.effect c where c.correlation_id operator(pg_catalog.=) $1) end, \
+    (select pg_catalog.count(*) from net) end, \
     case when e.place operator(pg_catalog.=) 1 then \
     (select pg_catalog.json_agg(pg_catalog.json_build_object('table', n.name, 'change', \
         case when n.op operator(pg_catalog.=) 'I' then 'insert' when n.op operator(pg_catalog.=) 'D' then 'delete' else 'update' end, \
         'by_trigger', n.by_trigger, 'count', n.count) order by n.first) \
      from (select c.shape, ct.name, c.op, c.by_trigger, pg_catalog.count(*) as count, pg_catalog.min(c.position) as first \
-           from countersign.effect c join countersign.tracked ct on ct.shape operator(pg_catalog.=) c.shape \
-           where c.correlation_id operator(pg_catalog.=) $1 and c.op operator(pg_catalog.<>) 'N' \
+           from net c join countersign.tracked ct on ct.shape operator(pg_catalog.=) c.shape \
+           where c.op operator(pg_catalog.<>) 'N' \
            group by c.shape, ct.name, c.op, c.by_trigger) n) end, t.shape, \
     case when exists (select from pg_catalog.pg_class r where r.oid operator(pg_catalog.=) t.relation) then pg_catalog.row_security_active(t.relation) end \
 from (select l.*, pg_catalog.row_number() over (partition by l.shape order by l.position) as place_in_shape \
       from (select f.*, pg_catalog.row_number() over (order by f.position) as place, \
                 pg_catalog.sum(coalesce(pg_catalog.octet_length(f.before), 0) operator(pg_catalog.+) \
                 coalesce(pg_catalog.octet_length(f.after), 0)) over (order by f.position) as bytes \
-            from countersign.effect f where f.correlation_id operator(pg_catalog.=) $1 order by f.position limit $2::pg_catalog.int8) l) e \
+            from net f order by f.position limit $2::pg_catalog.int8) l) e \
 join countersign.tracked t on t.shape operator(pg_catalog.=) e.shape \
 where e.place <= 100 or e.bytes <= 4194304 order by e.position";
 
-/// The effects of a write: the first [`MAX_SHOWN`] in the order in which they were made. Beyond 1 MiB of row images,
+/// The effects of a write, one for each row however often it was changed: the first [`MAX_SHOWN`] in the order in which
+/// they were made. Beyond 1 MiB of row images,
 /// effects have no columns. Those of a proposal beyond the first [`MAX_SHOWN`] end with 4 MiB. `None` if no effects are
 /// recorded.
 pub(crate) async fn of_write(

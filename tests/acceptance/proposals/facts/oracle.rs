@@ -1,4 +1,5 @@
-//! What a statement does, by triggers that are there only while it is tried. It knows nothing of previews and faces.
+//! What a statement does, by triggers that are there only while it is tried, and by the rows before and after it. It knows
+//! nothing of previews and faces.
 
 use testkit::Database;
 use tokio_postgres::Client;
@@ -51,6 +52,7 @@ impl Oracle {
     }
 
     async fn changes(&self) -> Vec<Change> {
+        self.0.execute("select oracle.look(true)", &[]).await.unwrap();
         let rows = self.0.query("select * from oracle.changes", &[]).await.unwrap();
         let change = |row: &tokio_postgres::Row| Change {
             table: row.get(0),
