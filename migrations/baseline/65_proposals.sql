@@ -409,6 +409,23 @@ comment on function countersign.decide_proposal(uuid, text, text, text, text, te
     'The proposing account decides, with the role and the claims of the proposal. done, or why not: not_found | not_yours | altered | digest_mismatch | the state that it is in. '
     '`correlation` is the write that will carry it out, and has until `lease` for it.';
 
+create function countersign.counts_of_preview(preview json) returns json
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select json_build_object(
+        'rows', preview -> 'rows_affected',
+        'changed', coalesce((select sum((t ->> 'count')::bigint) from json_array_elements(preview #> '{effects,by_table}') t), l.rows),
+        'listed', l.rows + coalesce((preview #>> '{further_rows,count}')::bigint, 0),
+        'reversible', (preview #>> '{rollback,reversible}')::boolean,
+        'unfiltered', coalesce(json_array_length(preview -> 'unfiltered'), 0),
+        'unusual', coalesce(json_array_length(preview -> 'unusual'), 0),
+        'warnings', coalesce(json_array_length(preview -> 'warnings'), 0))
+    -- Without rows that are as they were.
+    from (select count(*) as rows from json_array_elements(preview #> '{effects,rows}') r where r ->> 'change' <> 'update'
+              or r ->> 'columns' <> '{}' or coalesce(r -> 'is_cut', r -> 'has_sensitive_changes') is not null) l
+$$;
+comment on function countersign.counts_of_preview(json) is
+    'The numbers of a preview, without a value of a row. rows: those that the statements change, null if they were only planned.';
+
 create function countersign.executable_until(p countersign.proposal) returns timestamptz language sql immutable
 set search_path = pg_catalog, pg_temp as
 $$ select greatest(p.expires_at, p.decided_at + interval '5 minutes',

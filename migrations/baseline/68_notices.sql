@@ -25,9 +25,9 @@ declare
         when new.status in ('stale', 'expired', 'failed') then new.status end;
 begin
     if what is not null then
-        insert into countersign.notice (event, data) values (what, json_strip_nulls(json_build_object(
+        insert into countersign.notice (event, data) values (what, jsonb_strip_nulls(countersign.counts_of_preview(new.preview)::jsonb || jsonb_build_object(
             'proposal_id', new.proposal_id, 'tool', new.tool_name, 'title', new.title, 'reason', new.reason,
-            'rows', new.preview -> 'rows_affected', 'tier', new.tier, 'status', new.status, 'account', new.account_id,
+            'tier', new.tier, 'status', new.status, 'account', new.account_id,
             'actor', new.actor, 'approvals', new.approvals, 'approvers', new.approvers,
             'expires_at', to_char(new.expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
             'decision', new.decision, 'decided_by', new.decided_by, 'decided_login', new.decided_login, 'decided_via', new.decided_via,
@@ -35,7 +35,7 @@ begin
     end if;
     return null;
 end $$;
-comment on function countersign.enqueue_notice() is 'What the tool does, the reason of the agent, how many rows, who proposed or decided, and the state: no parameter and no row.';
+comment on function countersign.enqueue_notice() is 'What the tool does, the reason of the agent, how many rows and warnings, who proposed or decided, and the state: no parameter and no row.';
 create trigger enqueue_notice after insert or update of status on countersign.proposal
     for each row execute function countersign.enqueue_notice();
 

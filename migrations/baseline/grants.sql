@@ -69,7 +69,8 @@ grant execute on function countersign.current_identity(), countersign.executable
     to countersign_console;
 -- Policies of row level security call these with the rights of whoever reads the table.
 grant execute on function countersign.account(), countersign.claim(text) to public;
-grant execute on function countersign.approvals_of(countersign.proposal), countersign.undo_obstacles(uuid), countersign.net_effects(uuid)
+grant execute on function countersign.approvals_of(countersign.proposal), countersign.undo_obstacles(uuid), countersign.net_effects(uuid),
+    countersign.counts_of_preview(json)
     to {writer}, countersign_approver, countersign_operator, countersign_console;
 
 -- Approvers, and the console.

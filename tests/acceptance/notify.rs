@@ -199,6 +199,13 @@ async fn several_servers_send_each_notice_once_and_a_killed_server_loses_none() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_notice_for_slack_is_a_text_without_mentions_and_links_of_agents() {
     let db = database().await;
+    db.run(
+        "create table studio.offer (id int primary key, tenant_id text, package_id bigint,
+            foreign key (tenant_id, package_id) references studio.package on delete cascade);
+        insert into studio.offer select n, tenant_id, 3 from studio.package, generate_series(1, 5) n where package_id = 3;
+        select countersign.track('studio.offer')",
+    )
+    .await;
     let receiver = WebhookReceiver::start(&[]).await;
     let mut command = Server::studio_command(&db);
     command.args(["--notify-form", "slack", "--notify-url", &receiver.url()]);
@@ -210,8 +217,8 @@ async fn a_notice_for_slack_is_a_text_without_mentions_and_links_of_agents() {
     let requests = receiver.at_least(1).await;
     let id = id(&proposal);
     let expected = format!(
-        "Delete a package (delete_package) was proposed by default, &lt;!channel&gt;  now  &lt;https://evil.example click&gt;, \
-         would change 2 rows and waits for agreement: &lt;!here&gt;  drop  it. <https://console.example.com/p/{id}|{id}>"
+        "Delete a package (delete_package) was proposed by default, &lt;!channel&gt;  now  &lt;https://evil.example click&gt; \
+         (2 rows, and 5 more rows) and waits for agreement: &lt;!here&gt;  drop  it. <https://console.example.com/p/{id}|{id}>"
     );
     assert_eq!(body(&requests[0]), json!({"text": expected}));
     assert!(!requests[0].headers.contains_key("webhook-signature"), "there is no secret");
@@ -335,6 +342,12 @@ async fn the_samples_of_notifications_are_read_and_sent() {
         "title",
         "reason",
         "rows",
+        "changed",
+        "listed",
+        "reversible",
+        "unfiltered",
+        "unusual",
+        "warnings",
         "tier",
         "status",
         "account",

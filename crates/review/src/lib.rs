@@ -36,7 +36,7 @@ pub use decision::{Decidable, Decider, Undecidable, decided_by, is_same_person, 
 pub use finding::{Finding, FindingLevel};
 pub use masks::{RowMasks, hide_error, masked_error};
 pub use reader::{LoginMasks, RecordReader};
-pub use risk::{Risk, RiskLevel, marks, outline_line};
+pub use risk::{Risk, RiskLevel, count_line, marks, outline_line};
 pub use row_key::RowKey;
 pub use sheet::Sheet;
 pub use since::Since;

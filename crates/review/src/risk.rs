@@ -1,7 +1,7 @@
 //! The risks of a write, for the person who decides about it.
 
 use ledger::AppliedRule;
-use ledger::proposals::{Preview, ProposalOutline, UnusualValue};
+use ledger::proposals::{Preview, ProposalOutline, UnusualValue, WriteCounts};
 use types::visible;
 
 use crate::call_text::CallText;
@@ -108,16 +108,16 @@ impl RiskLevel {
 
 /// The risks of a proposal in a list, in a few words each, the worst first.
 #[must_use]
-pub fn marks(outline: &ProposalOutline) -> Vec<(RiskLevel, String)> {
-    let ProposalOutline { rows_affected, changed, listed, .. } = *outline;
-    let [unlisted, more] = [listed, rows_affected.unwrap_or(changed)].map(|known| changed.saturating_sub(known));
+pub fn marks(counts: &WriteCounts) -> Vec<(RiskLevel, String)> {
+    let WriteCounts { rows, changed, listed, .. } = *counts;
+    let [unlisted, more] = [listed, rows.unwrap_or(changed)].map(|known| changed.saturating_sub(known));
     [
-        (outline.unfiltered > 0).then(|| (RiskLevel::High, "every row of a table".to_owned())),
-        (!outline.reversible).then(|| (RiskLevel::High, "cannot be undone".to_owned())),
+        (counts.unfiltered > 0).then(|| (RiskLevel::High, "every row of a table".to_owned())),
+        (!counts.reversible).then(|| (RiskLevel::High, "cannot be undone".to_owned())),
         (unlisted > 0).then(|| (RiskLevel::High, format!("{} not shown", sentences::rows(unlisted)))),
-        (outline.warnings > 0).then(|| (RiskLevel::High, sentences::count(outline.warnings, "warning"))),
+        (counts.warnings > 0).then(|| (RiskLevel::High, sentences::count(counts.warnings, "warning"))),
         (more > 0).then(|| (RiskLevel::Medium, format!("and {}", sentences::count(more, "more row")))),
-        (outline.unusual > 0).then(|| (RiskLevel::Medium, sentences::count(outline.unusual, "unusual value"))),
+        (counts.unusual > 0).then(|| (RiskLevel::Medium, sentences::count(counts.unusual, "unusual value"))),
     ]
     .into_iter()
     .flatten()
@@ -127,11 +127,16 @@ pub fn marks(outline: &ProposalOutline) -> Vec<(RiskLevel, String)> {
 /// A proposal in a list: what it does, the number of its rows and its risks, and then its parameters.
 #[must_use]
 pub fn outline_line(title: &str, outline: &ProposalOutline) -> String {
-    let rows = outline.rows_affected.map_or_else(|| "not tried".to_owned(), sentences::rows);
-    let facts: Vec<String> = std::iter::once(rows).chain(marks(outline).into_iter().map(|(_, mark)| mark)).collect();
     let call = CallText::from(&outline.params).line(MAX_CALL_CHARS);
     let call = if call.is_empty() { call } else { format!(". {call}") };
-    format!("{}: {}{call}", visible(title), facts.join(", "))
+    format!("{}: {}{call}", visible(title), count_line(&outline.counts))
+}
+
+/// The number of rows and the risks, without a value of a row: `1 row, cannot be undone, and 87 more rows`.
+#[must_use]
+pub fn count_line(counts: &WriteCounts) -> String {
+    let rows = counts.rows.map_or_else(|| "not tried".to_owned(), sentences::rows);
+    std::iter::once(rows).chain(marks(counts).into_iter().map(|(_, mark)| mark)).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -189,13 +194,7 @@ mod tests {
     fn a_line_of_a_list_has_what_how_many_rows_and_the_risks_before_the_parameters() {
         let outline = |rows: Option<u64>, changed: u64, listed: u64| ProposalOutline {
             params: json!({"sql": "delete from t", "params": []}).as_object().unwrap().clone(),
-            rows_affected: rows,
-            changed,
-            listed,
-            reversible: false,
-            unfiltered: 1,
-            unusual: 0,
-            warnings: 0,
+            counts: WriteCounts { rows, changed, listed, reversible: false, unfiltered: 1, unusual: 0, warnings: 0 },
         };
         let all = "Execute SQL: 3000 rows, every row of a table, cannot be undone, 2900 rows not shown. \u{201c}delete from t\u{201d}";
         assert_eq!(outline_line("Execute SQL", &outline(Some(3000), 3000, 100)), all);

@@ -262,9 +262,9 @@ fn waiting_line(
         line: line(waiting, database, is_named),
         can_decide: can_decide(person, proposal),
         expires_at: proposal.expires_at.clone(),
-        marks: review::marks(outline).into_iter().map(|(level, mark)| (level.word(), mark)).collect(),
+        marks: review::marks(&outline.counts).into_iter().map(|(level, mark)| (level.word(), mark)).collect(),
         questions: proposal.questions.len(),
-        rows: outline.rows_affected,
+        rows: outline.counts.rows,
         time_left: ago(&proposal.expires_at, now),
     }
 }

@@ -1,7 +1,6 @@
 //! The body of a notice.
 
 use ledger::{Notice, NoticeData};
-use review::sentences;
 use serde::Serialize;
 use serde_json::json;
 use types::{DatabaseLabel, visible};
@@ -52,9 +51,9 @@ fn text(notice: &Notice, link: Option<&str>) -> String {
     let decider = field(if is_login { &data.decided_login } else { &data.decided_by });
     let sentence = match notice.event.as_str() {
         "proposed" => {
-            let rows = data.rows.map(|rows| format!(", would change {}", sentences::rows(rows))).unwrap_or_default();
+            let counts = data.counts.as_ref().map(|counts| format!(" ({})", review::count_line(counts)));
             let reason = data.reason.as_deref().map(|reason| format!(": {}", escaped(reason))).unwrap_or_default();
-            format!("{tool} was proposed by {proposer}{rows} and waits for agreement{reason}")
+            format!("{tool} was proposed by {proposer}{} and waits for agreement{reason}", counts.unwrap_or_default())
         }
         "decided" => format!("{tool} of {proposer} was {} by {decider}", field(&data.decision)),
         "stale" => format!("{tool} of {proposer} is stale: nothing was written"),

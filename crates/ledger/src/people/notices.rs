@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use types::ProposalId;
 
+use crate::proposals::WriteCounts;
+
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 const CLAIM_SQL: &str = "select countersign.claim_notices($1, make_interval(secs => $2::double precision))::text";
@@ -38,9 +40,9 @@ pub struct NoticeData {
     /// The agent's reason for the write, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The number of rows that the write would change, if it was tried.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rows: Option<u64>,
+    /// The numbers of its preview.
+    #[serde(flatten)]
+    pub counts: Option<WriteCounts>,
     /// The tier: `confirm` or `approve`.
     pub tier: String,
     pub status: String,

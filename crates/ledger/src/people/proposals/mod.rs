@@ -47,7 +47,7 @@ pub use human_decision::{ConsoleDecider, ConsoleDecisionError, DecisionNonce};
 pub use preview::Preview;
 pub use proposal::{
     Approval, NewProposal, OutlinedProposal, Proposal, ProposalCheck, ProposalFilter, ProposalOutline, ProposalSummary,
-    Question,
+    Question, WriteCounts,
 };
 pub use state::{ProposalStatus, not_found};
 pub use unusual::UnusualValue;
@@ -118,14 +118,7 @@ const OUTLINE_SQL: &str = "select (select json_build_object('params', coalesce((
         case when octet_length(a.value::text) > 200 then to_json(left(a.value #>> '{}', 200)) else a.value end) \
         from json_each(p.params) a where json_typeof(a.value) <> 'null' and not exists ( \
             select from json_array_elements_text(p.preview -> 'in_title') t (name) where t.name = a.key)), '{}'), \
-    'rows_affected', p.preview -> 'rows_affected', \
-    'changed', coalesce((select sum((t ->> 'count')::bigint) from json_array_elements(p.preview #> '{effects,by_table}') t), l.rows), \
-    'listed', l.rows + coalesce((p.preview #>> '{further_rows,count}')::bigint, 0), 'reversible', p.preview #> '{rollback,reversible}', \
-    'unfiltered', coalesce(json_array_length(p.preview -> 'unfiltered'), 0), \
-    'unusual', coalesce(json_array_length(p.preview -> 'unusual'), 0), \
-    'warnings', coalesce(json_array_length(p.preview -> 'warnings'), 0)) \
-    from (select count(*) as rows from json_array_elements(p.preview #> '{effects,rows}') r where r ->> 'change' <> 'update' \
-        or r ->> 'columns' <> '{}' or coalesce(r -> 'is_cut', r -> 'has_sensitive_changes') is not null) l) as outline, ";
+    'counts', countersign.counts_of_preview(p.preview))) as outline, ";
 const COLUMNS_SQL: &str = concat!(
     "p.proposal_id, p.account_id, p.actor, p.reason, p.tool_name, p.title, p.tier, p.approvals, p.approvers, \
      countersign.approvals_of(p) as approved_by, (select json_agg(json_build_object('asked_by', q.asked_by, \

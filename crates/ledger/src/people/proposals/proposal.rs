@@ -168,8 +168,15 @@ pub struct OutlinedProposal {
 pub struct ProposalOutline {
     /// The parameters that are given and that the title does not have. Of long ones, the beginning as text.
     pub params: Map<String, Value>,
-    /// As in [`Preview`].
-    pub rows_affected: Option<u64>,
+    pub counts: WriteCounts,
+}
+
+/// The numbers of a preview. They contain no value of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteCounts {
+    /// The number of rows that the statements of the write would change; `None` if it was only planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
     /// The number of rows of tracked tables that the write would change.
     pub changed: u64,
     /// The number of these rows that the proposal lists.
