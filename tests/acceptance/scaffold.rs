@@ -4,7 +4,6 @@ mod errors;
 mod kinds;
 mod known;
 mod random;
-mod records;
 
 use serde_json::{Value, json};
 use testkit::{CommandOutput, Database, Server, TestManifest, run, run_countersign};

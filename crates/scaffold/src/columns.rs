@@ -9,7 +9,7 @@ use crate::table::{Column, ForeignKey, Table, ValueKind};
 /// Maximum length of a comment in a description, in characters.
 const MAX_COMMENT: usize = 1000;
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Param {
     pub(crate) name: String,
     pub(crate) description: String,

@@ -129,17 +129,17 @@ struct SchemaName {
     name: String,
 }
 
-/// Reads the catalog and the ledger over the read path. The queries are constant text, so the functions that they call are not
+/// Reads the catalog over the read path. The queries are constant text, so the functions that they call are not
 /// inspected.
-pub(crate) struct CatalogReader(Reader);
+struct CatalogReader(Reader);
 
 impl CatalogReader {
-    pub(crate) fn new(target: &ConnectOptions) -> Self {
+    fn new(target: &ConnectOptions) -> Self {
         let limits = ReadLimits { sessions: 1, max_rows: MAX_ROWS, max_bytes: MAX_BYTES, ..ReadLimits::default() };
         Self(Reader::new(target.clone(), &SearchPath::default(), limits).for_trusted_sql())
     }
 
-    pub(crate) async fn rows<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> Result<Vec<T>, DiscoverError> {
+    async fn rows<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> Result<Vec<T>, DiscoverError> {
         let request = ReadRequest { row_limit: Some(MAX_ROWS), ..ReadRequest::new(sql, params, RowFormat::Object) };
         let result = self.0.read(&request).await?;
         Ok(result.rows.deserialize()?)

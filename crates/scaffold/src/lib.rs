@@ -1,8 +1,7 @@
 //! Writes a manifest from a live database: for each table the tools to insert, update and delete a row by its key.
 //! [`discover`] reads the tables of schemas from the system catalog, and [`manifest`] writes the TOML. The result is
-//! a draft that an operator edits; `countersign check` decides whether it fits the database. [`from_records`] does the
-//! same for statements that agents have executed with `execute_sql`. This crate only reads the catalog and records. It
-//! must not depend on the registry of tools or on a protocol.
+//! a draft that an operator edits; `countersign check` decides whether it fits the database. This crate only
+//! reads the catalog. It must not depend on the registry of tools or on a protocol.
 //!
 //! ```text
 //! discover    reads the catalog (the `.sql` files); `table` has its rows
@@ -10,7 +9,6 @@
 //! tools       the tools of one table, with their statements; `names` of tools and parameters
 //! columns     how a tool accepts a column
 //! constraint  rules of simple check constraints; `expression` splits what PostgreSQL printed, `pattern` finds patterns
-//! recorded    the tools of recorded statements; `statement` splits them, `shape` finds their tables and columns
 //! text        the TOML
 //! ```
 //!
@@ -24,14 +22,10 @@ mod discover;
 mod expression;
 mod names;
 mod pattern;
-mod recorded;
-mod shape;
-mod statement;
 mod table;
 mod text;
 mod tools;
 mod write;
 
 pub use discover::{DiscoverError, SchemaTables, discover};
-pub use recorded::{RecordedTools, from_records};
 pub use write::{Scaffold, ToolKind, UnknownKindError, manifest};

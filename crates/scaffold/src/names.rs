@@ -25,12 +25,7 @@ impl Names {
     /// The part of tool names that stands for the table: `order_item` for `"OrderItem"`.
     pub(crate) fn noun(&mut self, table: &str) -> String {
         let longest = MAX_TOOL - "insert_".len();
-        self.unique(&noun(table), longest)
-    }
-
-    /// The name of a tool.
-    pub(crate) fn tool(&mut self, name: &str) -> String {
-        self.unique(name, MAX_TOOL)
+        self.unique(&or_else(snake_case(table), "table"), longest)
     }
 
     /// The parameter's name for a column: the name of the column, if it is valid.
@@ -43,7 +38,7 @@ impl Names {
     }
 
     /// The name, or the name with the first number that makes it unique, with at most `longest` characters.
-    pub(crate) fn unique(&mut self, name: &str, longest: usize) -> String {
+    fn unique(&mut self, name: &str, longest: usize) -> String {
         let cut = |length: usize| name.chars().take(length).collect::<String>();
         let numbered = (2_u32..).map(|number| {
             let end = format!("_{number}");
@@ -54,11 +49,6 @@ impl Names {
         self.0.insert(name.clone());
         name
     }
-}
-
-/// The part of tool names that stands for the table, which may occur several times.
-pub(crate) fn noun(table: &str) -> String {
-    or_else(snake_case(table), "table")
 }
 
 fn or_else(name: String, instead: &str) -> String {

@@ -7,7 +7,7 @@ use toml::Value;
 use types::Tier;
 
 use crate::columns::Param;
-use crate::tools::{ExpectedRows, Tool};
+use crate::tools::Tool;
 
 pub(crate) fn tool(tool: &Tool) -> String {
     let mut text = String::from("[[tool]]\n");
@@ -22,13 +22,7 @@ pub(crate) fn tool(tool: &Tool) -> String {
         key("before", Value::from(before.as_str()));
     }
     key("sql", Value::from(tool.sql.as_str()));
-    match tool.rows {
-        ExpectedRows::One => key("rows", Value::from("one")),
-        ExpectedRows::AtMost(rows) => {
-            key("rows", Value::from("any"));
-            key("max_rows", Value::from(rows));
-        }
-    }
+    key("rows", Value::from("one"));
     if let Some(not_found) = &tool.not_found {
         key("not_found", Value::from(not_found.as_str()));
     }

@@ -12,15 +12,8 @@ const WIDTH: usize = 100;
 /// Maximum length of `not_found`, as the format of manifests has it.
 const MAX_NOT_FOUND: usize = 200;
 
-/// How many rows a tool returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ExpectedRows {
-    One,
-    /// Any number up to this one.
-    AtMost(i64),
-}
-
-#[derive(Debug, Clone)]
+/// A tool for one row.
+#[derive(Debug)]
 pub(crate) struct Tool {
     pub(crate) name: String,
     /// The lines of the description.
@@ -30,7 +23,6 @@ pub(crate) struct Tool {
     pub(crate) is_destructive: bool,
     pub(crate) before: Option<String>,
     pub(crate) sql: String,
-    pub(crate) rows: ExpectedRows,
     pub(crate) not_found: Option<String>,
     /// The reason why its recorded changes cannot undo it; `None` if they can.
     pub(crate) irreversible: Option<String>,
@@ -70,7 +62,6 @@ impl TableTools<'_> {
             is_destructive: false,
             before: None,
             sql: format!("{head}\n{}\n", list("returning ", &self.returned())),
-            rows: ExpectedRows::One,
             not_found: None,
             irreversible: None,
             params,
@@ -113,7 +104,6 @@ impl TableTools<'_> {
             is_destructive: true,
             before: Some(self.before(&row)),
             sql: format!("update {table} set {{set}} where {row}\n{}\n", list("returning ", &self.returned())),
-            rows: ExpectedRows::One,
             not_found: Some(self.not_found()),
             irreversible: self.irreversible(Action::Update),
             params,
@@ -138,7 +128,6 @@ impl TableTools<'_> {
             is_destructive: true,
             before: Some(self.before(&row)),
             sql: format!("delete from {table} where {row}\n{}\n", list("returning ", &key)),
-            rows: ExpectedRows::One,
             not_found: Some(self.not_found()),
             irreversible: self.irreversible(Action::Delete),
             params,

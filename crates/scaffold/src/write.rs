@@ -93,14 +93,9 @@ pub fn manifest(found: &[SchemaTables], only: &[ToolKind]) -> Scaffold {
         }
     }
     let schemas: Vec<&str> = found.iter().map(|of| of.schema.as_str()).collect();
-    Scaffold::new(HEAD, &schemas.join(", "), &tools, tables.into_iter().collect(), left_out)
-}
-
-impl Scaffold {
-    pub(crate) fn new(head: &str, name: &str, tools: &[Tool], tables: Vec<String>, left_out: Vec<String>) -> Self {
-        let tokens = tools.iter().map(listed_bytes).sum::<usize>() / BYTES_OF_A_TOKEN;
-        Self { text: whole(head, name, tools, &left_out), tools: tools.len(), tables, left_out, tokens }
-    }
+    let text = whole(&schemas.join(", "), &tools, &left_out);
+    let tokens = tools.iter().map(listed_bytes).sum::<usize>() / BYTES_OF_A_TOKEN;
+    Scaffold { text, tools: tools.len(), tables: tables.into_iter().collect(), left_out, tokens }
 }
 
 /// The approximate number of bytes for each token of an English text.
@@ -135,8 +130,8 @@ fn obstacle(table: &Table) -> Option<String> {
     }
 }
 
-fn whole(head: &str, name: &str, tools: &[Tool], left_out: &[String]) -> String {
-    let mut text = head.to_owned();
+fn whole(name: &str, tools: &[Tool], left_out: &[String]) -> String {
+    let mut text = HEAD.to_owned();
     if !left_out.is_empty() {
         text.push_str("#\n# Left out:\n");
         left_out.iter().for_each(|line| text.push_str(&format!("# - {line}\n")));

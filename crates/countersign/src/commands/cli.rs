@@ -3,7 +3,6 @@
 pub(crate) mod help;
 mod install;
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
@@ -274,15 +273,8 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ScaffoldArgs {
     /// The schema of the tables; can be given several times.
-    #[arg(long = "schema", value_name = "SCHEMA", required_unless_present = "from_records")]
+    #[arg(long = "schema", value_name = "SCHEMA", required = true)]
     pub(crate) schemas: Vec<String>,
-    /// Write a tool for each statement that agents have executed often with execute_sql, instead of tools for
-    /// tables.
-    #[arg(long, conflicts_with_all = ["schemas", "tables", "only", "grants"])]
-    pub(crate) from_records: bool,
-    /// How often such a statement was executed at least.
-    #[arg(long, value_name = "TIMES", default_value_t = NonZeroUsize::new(3).unwrap_or(NonZeroUsize::MIN), requires = "from_records")]
-    pub(crate) at_least: NonZeroUsize,
     /// Only this table; can be given several times.
     #[arg(long = "table", value_name = "TABLE")]
     pub(crate) tables: Vec<String>,

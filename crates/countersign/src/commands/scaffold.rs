@@ -1,8 +1,6 @@
 //! `countersign scaffold`: writes a manifest for the tables of a schema, and lists what to do before it fits.
 
-use std::collections::BTreeMap;
-
-use ::manifest::{Diagnostics, Source};
+use ::manifest::Source;
 use ::scaffold::{Scaffold, discover};
 use ledger::{ConnectOptions, Ledger};
 
@@ -13,65 +11,23 @@ use crate::settings::DatabaseSettings;
 use crate::terminal::shell_word::shell_word;
 use crate::terminal::undo_way::UndoWay;
 use crate::terminal::{print_error, print_lines, write_bytes};
-use crate::tool_catalog::{self, ServerTools};
+use crate::tool_catalog;
 
 /// The number of tools above which agents choose badly, and clients warn or truncate the list.
 const MANY_TOOLS: usize = 30;
 
 pub(crate) async fn run(arguments: &ScaffoldArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let target = connection::configured(settings)?;
-    if arguments.from_records {
-        return from_records(arguments.at_least.get(), &target, settings).await;
-    }
     let scaffold =
         ::scaffold::manifest(&discover(&target, &arguments.schemas, &arguments.tables).await?, &arguments.only);
     anyhow::ensure!(scaffold.tools > 0, "no table can have tools:\n{}", scaffold.left_out.join("\n"));
     if let Some(role) = &arguments.grants {
         return print_grants(&scaffold, role, &target, settings).await;
     }
-    print(&scaffold);
+    write_bytes(scaffold.text.as_bytes());
+    scaffold.left_out.iter().for_each(|line| print_error(&format!("left out  {line}")));
     advice(&scaffold, arguments).iter().for_each(|line| print_error(line));
     Ok(())
-}
-
-fn print(scaffold: &Scaffold) {
-    write_bytes(scaffold.text.as_bytes());
-    for line in &scaffold.left_out {
-        print_error(&format!("left out  {line}"));
-    }
-}
-
-/// Prints a manifest for the statements that agents have executed so often. Those that do not compile as a tool are
-/// left out.
-async fn from_records(at_least: usize, target: &ConnectOptions, settings: &DatabaseSettings) -> anyhow::Result<()> {
-    let ledger = Ledger::new(target.clone(), settings.ledger.clone());
-    ledger.check().await?;
-    let mut recorded = ::scaffold::from_records(target, at_least).await?;
-    loop {
-        let scaffold = recorded.manifest();
-        if scaffold.tools == 0 {
-            let none =
-                format!("no statement of execute_sql was executed {at_least} times, so there is nothing to write");
-            anyhow::bail!(if scaffold.left_out.is_empty() { none } else { scaffold.left_out.join("\n") });
-        }
-        let source = Source { path: "scaffold".into(), text: scaffold.text.clone() };
-        let misfits = match tool_catalog::compile_fitting(&[source], &ServerTools::default(), &ledger, target).await {
-            Ok(catalog) => catalog.misfits,
-            Err(error) => error.downcast::<Diagnostics>()?.0,
-        };
-        if misfits.is_empty() {
-            print(&scaffold);
-            print_error(&format!(
-                "{} tools. Give them the names of your business, then run `countersign check`.",
-                scaffold.tools
-            ));
-            return Ok(());
-        }
-        let unfit: BTreeMap<String, String> =
-            misfits.iter().filter_map(|misfit| Some((misfit.tool.clone()?, misfit.message.clone()))).collect();
-        anyhow::ensure!(!unfit.is_empty(), Diagnostics(misfits));
-        recorded.leave_out(&unfit);
-    }
 }
 
 /// Prints the privileges that the tools need, as `check --grants` finds them. Tracking of the tables does not matter
