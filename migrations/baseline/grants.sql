@@ -206,12 +206,8 @@ grant execute on function
 grant select on countersign.pruned_changes to {writer}, countersign_approver, countersign_operator, countersign_console;
 grant execute on function
     countersign.key_of(oid), countersign.key_columns(oid), countersign.has_current_shape(countersign.tracked), countersign.table_name(oid),
-    countersign.only(countersign.tracked), countersign.row_image_expression(countersign.tracked), countersign.fields(text), countersign.field_value(text),
     countersign.effects_of_row(oid, text),
-    countersign.full_before_image(text, text, smallint[]),
     countersign.is_recording(oid), countersign.trigger_name(oid),
-    countersign.ledger_era(timestamp with time zone), countersign.may_read(oid, text[]),
-    countersign.history_scope(oid, timestamp with time zone),
-    countersign.history_image(text, integer[], integer),
-    countersign.rows_at(countersign.history_scope, timestamp with time zone, text, text[], text[], integer)
+    countersign.ledger_era(timestamp with time zone),
+    countersign.history_extent(oid)
     to {writer}, countersign_approver, countersign_operator, countersign_console;

@@ -42,7 +42,6 @@ mod generated_features;
 #[allow(dead_code, reason = "the tests of the ledger use all of it")]
 mod generated_tables;
 mod hardening;
-mod history;
 mod hospital;
 mod hostile_arguments;
 mod http;

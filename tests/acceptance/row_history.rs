@@ -2,6 +2,7 @@
 //! word about who else wrote.
 
 use serde_json::{Value, json};
+use testkit::audit::audit;
 use testkit::{ConfigDir, Database, Server, TestManifest, database, poll};
 
 use crate::shop::{DROP_ORDER, SET_STATUS};
@@ -101,32 +102,6 @@ async fn a_row_is_told_newest_first_and_only_who_wrote_the_own_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_is_shown_as_it_was() {
-    let (db, server) = served().await;
-    let at =
-        db.value("select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')").await;
-    server.succeed("set_status", json!({"id": 1, "status": "paid"})).await;
-    let past = async |at: &str| {
-        let mut arguments = order(1);
-        arguments["at"] = json!(at);
-        server.succeed("row_history", arguments).await["data"]["past"].clone()
-    };
-    let then = past(&at).await;
-    assert_eq!(then["rows"], json!([{"key": {"id": 1}, "columns": {"id": "1", "status": "open", "note": null}}]));
-    assert_eq!((&then["is_complete"], &then["table"]), (&json!(true), &json!("shop.orders")), "{then}");
-    for (at, code, words) in [
-        ("2020-01-01", "not_found", "its changes are recorded since 20"),
-        ("2999-01-01", "invalid_params", "in the future"),
-        ("when it was", "invalid_params", "is no time"),
-    ] {
-        let mut arguments = order(1);
-        arguments["at"] = json!(at);
-        let said = refused(&server, arguments, code).await;
-        assert!(said.contains(words), "{said}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn names_and_keys_are_those_of_sql_and_wrong_ones_are_named() {
     let (db, server) = served().await;
     db.run("update shop.\"Line Item\" set \"Val\" = 7 where \"Order\" = 2").await;
@@ -168,7 +143,6 @@ async fn who_may_not_read_each_column_of_the_table_sees_nothing() {
             order(1),
             // Neither what the key is.
             json!({"table": "shop.orders", "key": {}}),
-            json!({"table": "shop.orders", "key": {"id": 1}, "at": "1s"}),
         ] {
             let said = refused(&server, arguments, "not_permitted").await;
             assert!(said.contains("permission denied"), "{privileges}: {said}");
@@ -187,7 +161,7 @@ async fn a_table_with_a_policy_for_the_reader_is_refused() {
             create policy rest on shop.orders to countersign_reader using (id > 1)",
     )
     .await;
-    for arguments in [order(1), order(2), json!({"table": "shop.orders", "key": {"id": 1}, "at": "1s ago"})] {
+    for arguments in [order(1), order(2)] {
         let said = refused(&server, arguments, "not_permitted").await;
         assert!(said.contains("row level security") && !said.contains("hidden"), "{said}");
     }
@@ -238,6 +212,54 @@ async fn without_all_writers_no_time_is_complete() {
     assert!(told["known_from"].is_string(), "{told}");
 }
 
+/// Nothing is known from before the table was tracked anew, pruned or emptied, or before its key was changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_history_of_a_row_begins_where_a_change_may_be_missing() {
+    let (db, server) = served().await;
+    let mut known = history(&server, order(1)).await["known_from"].as_str().unwrap().to_owned();
+    let track = "select countersign.track('shop.orders', all_writers => true)";
+    for (what, and_then, begins_anew) in [
+        ("update shop.orders set status = 'sent' where id = 1", track, false),
+        ("select countersign.untrack('shop.orders')", track, true),
+        ("alter table shop.orders disable trigger \"!countersign\"", track, true),
+        ("insert into countersign.pruned_changes (until) values (clock_timestamp())", "", true),
+        ("begin; truncate shop.orders; insert into shop.orders values (1, 'new'); commit", "", true),
+        ("alter table shop.orders alter id type bigint", "select countersign.renew_shapes()", true),
+    ] {
+        db.run(what).await;
+        db.run(and_then).await;
+        let told = history(&server, order(1)).await;
+        let from = told["known_from"].as_str().unwrap().to_owned();
+        assert_eq!(from > known, begins_anew, "{what}: {told}");
+        known = from;
+    }
+    db.run("alter table shop.orders disable trigger \"!countersign\"").await;
+    assert_eq!(history(&server, order(1)).await["gaps"], json!(["not_recording"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_programs_go_on_writing_after_a_migration() {
+    let db = database().await;
+    db.run(
+        "create table public.page (id int primary key, note text, body text); \
+         insert into public.page values (1, repeat('n', 900), repeat('b', 900)); \
+         select countersign.track('public.page', all_writers => true)",
+    )
+    .await;
+    for change in ["rename column body to content", "drop column note"] {
+        db.run(&format!("alter table public.page {change}")).await;
+        db.run("update public.page set content = content || 'x'").await;
+    }
+    let recorded = "select count(*) from countersign.effect where relation = 'public.page'::regclass";
+    assert_eq!(db.value(recorded).await, "2");
+    db.run("update public.page set content = 'short'").await;
+    db.run("select countersign.renew_shapes()").await;
+    db.run("update public.page set content = 'shorter'").await;
+    let changes = audit(&db, &["row", "public.page", "1", "--json"]).await;
+    let newest: Value = serde_json::from_str(changes.lines().next().unwrap()).unwrap();
+    assert_eq!(newest["columns"]["content"], json!({"before": "short", "after": "shorter"}), "{changes}");
+}
+
 fn config(db: &Database, masks: &str) -> (ConfigDir, tokio::process::Command) {
     let folder = ConfigDir::new();
     let url = db.writer_url();
@@ -275,10 +297,6 @@ async fn masked_columns_are_masked_before_and_after_and_in_every_other_text() {
     );
     let long = history(&server, order(3)).await;
     assert_eq!(changes(&long)[0].1["status"]["after"], "[redacted]", "{long}");
-    let mut past = order(1);
-    past["at"] = json!(told["changes"][0]["changed_at"]);
-    let past = server.call("row_history", past).await.to_string();
-    assert!(!past.contains("secret") && !past.contains("classified"), "{past}");
     let (_folder, command) = config(&db, "\"shop.orders.note\" = \"refuse\"\n");
     let said = refused(&Server::start(command).await, order(1), "not_permitted").await;
     assert!(said.contains("shop.orders.note is masked"), "{said}");
@@ -321,10 +339,6 @@ async fn an_answer_is_bounded_and_hostile_values_stay_values() {
     let count = changes(&many).len();
     assert!((1..12).contains(&count) && many.to_string().len() < 40_000, "{count}: {}", many.to_string().len());
     assert_eq!((&many["truncated"], &many["truncated_by"]), (&json!(true), &json!("max_bytes")));
-    let mut past = order(3);
-    past["at"] = json!(cut["changes"][0]["changed_at"].as_str().unwrap().replace('Z', "999Z"));
-    let past = server.call("row_history", past).await.to_string();
-    assert!(past.len() < 40_000, "{}", past.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,14 +2,14 @@
 
 use ledger::TimeRangeError;
 use ledger::audit::{
-    Audit, ColumnValue, LedgerNames, LogKey, PastError, PlannedWrite, ProveError, Record, RecordFilter, RecordLine,
-    RowError, SessionActivity, SignatureState, TrackedRow, WitnessState,
+    Audit, LedgerNames, LogKey, PlannedWrite, ProveError, Record, RecordFilter, RecordLine, RowError, SessionActivity,
+    SignatureState, TrackedRow, WitnessState,
 };
 use ledger::proposals::{Proposal, Proposals};
 use ledger::read::Error;
 use serde_json::Value;
 use types::{
-    CellMasks, Conflict, CorrelationId, Effects, ErrorCode, Failure, MaskKey, MaskedColumn, Masks, Moment, PastRows,
+    CellMasks, Conflict, CorrelationId, Effects, ErrorCode, Failure, MaskKey, MaskedColumn, Masks, Moment,
     RowHistoryEntry, TimeRange, shown_conflicts,
 };
 
@@ -71,20 +71,6 @@ impl RecordReader {
     pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<RowHistoryEntry<Value>>, Error> {
         let (changes, masks) = (self.audit.row(row, limit).await?, self.masks().await?);
         Ok(masks.changes(changes))
-    }
-
-    /// As [`Audit::past`], at a moment by the clock of the database.
-    pub async fn past(
-        &self,
-        row: &TrackedRow,
-        at: Moment,
-        conditions: &[ColumnValue],
-        limit: u32,
-    ) -> Result<PastRows<Value>, PastError> {
-        let range = self.time_range(None, Some(at)).await?;
-        let at = range.to.unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
-        let (rows, masks) = (self.audit.past(row, at, conditions, limit).await?, self.masks().await?);
-        Ok(rows.shown(masks.cells()))
     }
 
     pub async fn tracked_row(&self, table: &str, key: &[(Option<String>, String)]) -> Result<TrackedRow, RowError> {

@@ -10,7 +10,7 @@
 //! write       `tier`: who agrees; `policy`: rules and limits; `ids` of writes and proposals
 //! rows        `cell`: a value, before `mask`; `redaction` of sensitive parameters; `secret`: never shown
 //!             `row_format`, `safe_numbers`, `json_text`: their form in answers
-//! undo        `effects` of a write, `past_rows`: rows as they were, `conflict`: why an undo is refused
+//! undo        `effects` of a write, `conflict`: why an undo is refused
 //! answer      `envelope`, `error_code`
 //! texts       `escape` for people; `moment`: times as people type them; `nearest` names
 //!             `text_enum`: enums whose variants have a text form
@@ -36,7 +36,6 @@ mod mask;
 mod mixed_script;
 mod moment;
 mod nearest;
-mod past_rows;
 mod policy;
 mod principal;
 mod redaction;
@@ -70,7 +69,6 @@ pub use mask::{Mask, MaskKey, MaskedColumn, Masks, ToolResults};
 pub use mixed_script::{MixedWord, escaped, mixed_words};
 pub use moment::{Age, EmptyRange, Moment, TimeError, TimeRange, rfc3339};
 pub use nearest::{nearest, nearest_names};
-pub use past_rows::{HistoryGap, PastRow, PastRows, UnknownColumn, UnknownReason};
 pub use policy::{LimitScope, Rule, RuleAction, ToolLimit};
 pub use principal::{AccountId, AccountIdError, Principal};
 pub use redaction::{REDACTED, Redaction};

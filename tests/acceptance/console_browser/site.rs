@@ -113,8 +113,6 @@ impl Site {
             ("history of a row", "/rows".to_owned()),
             ("history of a row: changes", "/rows?table=shop.orders&key=1".to_owned()),
             ("history of a row: none", "/rows?table=shop.orders&key=9".to_owned()),
-            ("history of a row: as it was", "/rows?table=shop.orders&key=1&at=now".to_owned()),
-            ("history of a row: not known", "/rows?table=shop.orders&key=1&at=2020-01-01".to_owned()),
             ("undo", "/undo".to_owned()),
             ("activity", "/activity".to_owned()),
             ("log", "/log".to_owned()),

@@ -1,15 +1,14 @@
-//! The recorded changes of one row of a tracked table and who made them, or the row as it was.
+//! The recorded changes of one row of a tracked table and who made them.
 
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use ledger::TimeRangeError;
-use ledger::audit::{PastError, RowError};
+use ledger::audit::RowError;
 use review::RowKey;
 use serde::Deserialize;
 use serde_json::Value;
-use types::{Moment, PastRows, RowHistoryEntry, visible};
+use types::{RowHistoryEntry, visible};
 
 use crate::database::ConsoleDatabase;
 use crate::frame::Frame;
@@ -17,7 +16,7 @@ use crate::message::{self, render};
 use crate::rows::{self, Effect};
 use crate::session::LoggedIn;
 use crate::state::DatabaseState;
-use crate::text::{LongText, proposer, shown};
+use crate::text::proposer;
 
 /// The maximum number of changes on a page.
 const MAX_CHANGES: u32 = 200;
@@ -28,8 +27,6 @@ pub(crate) struct RowQuery {
     table: String,
     /// `7`, or `order_id=7, line=2` for a key of several columns.
     key: String,
-    /// A point in time; empty for the changes.
-    at: String,
 }
 
 #[derive(Template)]
@@ -38,18 +35,8 @@ struct Page<'a> {
     frame: Frame<'a>,
     query: &'a RowQuery,
     changes: Vec<Change>,
-    past: Option<Past>,
     was_asked: bool,
     problem: Option<String>,
-}
-
-/// The row as it was.
-struct Past {
-    at: String,
-    /// The columns with their values; `None` if there was no such row, or if it is not known.
-    columns: Option<Vec<(String, LongText)>>,
-    is_unknown: bool,
-    notes: Vec<String>,
 }
 
 struct Change {
@@ -60,33 +47,22 @@ struct Change {
     effect: Effect,
 }
 
-impl Page<'_> {
-    const UNKNOWN_ROW: &'static str = PastRows::<Value>::UNKNOWN_ROW;
-}
-
 pub(crate) async fn show(
     LoggedIn(person): LoggedIn,
     State(state): State<DatabaseState>,
     Query(query): Query<RowQuery>,
 ) -> Response {
     let was_asked = !query.table.trim().is_empty() && !query.key.trim().is_empty();
-    let mut page =
-        Page { frame: state.frame(&person), query: &query, changes: Vec::new(), past: None, was_asked, problem: None };
+    let mut page = Page { frame: state.frame(&person), query: &query, changes: Vec::new(), was_asked, problem: None };
     if !was_asked {
         return render(&page);
     }
-    let found = if query.at.trim().is_empty() {
-        changes(&state.database, &query).await.map(|changes| page.changes = changes).map_err(PastError::Row)
-    } else {
-        past(&state.database, &query).await.map(|past| page.past = Some(past))
-    };
-    match found {
-        Ok(()) => render(&page),
-        Err(
-            PastError::Row(RowError::Database(error))
-            | PastError::Time(TimeRangeError::Database(error))
-            | PastError::Database(error),
-        ) if error.server_error().is_none() => message::unavailable(&error),
+    match changes(&state.database, &query).await {
+        Ok(changes) => {
+            page.changes = changes;
+            render(&page)
+        }
+        Err(RowError::Database(error)) if error.server_error().is_none() => message::unavailable(&error),
         Err(error) => {
             page.problem = Some(format!("{}.", visible(&error.to_string())));
             (StatusCode::BAD_REQUEST, render(&page)).into_response()
@@ -99,23 +75,6 @@ async fn changes(database: &ConsoleDatabase, query: &RowQuery) -> Result<Vec<Cha
     let key = RowKey::parse_typed(&query.key).map(|key| key.0).unwrap_or_default();
     let row = database.records.tracked_row(query.table.trim(), &key).await?;
     Ok(database.records.row(&row, MAX_CHANGES).await?.iter().map(one).collect())
-}
-
-async fn past(database: &ConsoleDatabase, query: &RowQuery) -> Result<Past, PastError> {
-    let key = RowKey::parse_typed(&query.key).map(|key| key.0).unwrap_or_default();
-    let row = database.records.tracked_row(query.table.trim(), &key).await?;
-    let at: Moment = query.at.parse()?;
-    Ok(one_past(&database.records.past(&row, at, &[], 1).await?))
-}
-
-fn one_past(past: &PastRows<Value>) -> Past {
-    let column = |(name, value): (&String, &Value)| (visible(name), LongText::new(shown(value)));
-    Past {
-        at: past.at.clone(),
-        columns: past.rows.first().map(|row| row.columns.iter().map(column).collect()),
-        is_unknown: !past.unknown_rows.is_empty(),
-        notes: past.notes(),
-    }
 }
 
 fn one(change: &RowHistoryEntry<Value>) -> Change {

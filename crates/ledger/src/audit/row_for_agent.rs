@@ -1,8 +1,8 @@
 //! The history of a row for an agent. The caller proves first, over its own reader, that the agent may read the table:
 //! the ledger's login sees every recorded value.
 
-use serde::Deserialize;
-use types::{AccountId, HistoryGap, RowHistoryEntry};
+use serde::{Deserialize, Serialize};
+use types::{AccountId, RowHistoryEntry};
 
 use super::row::{FoundTable, RowError, TrackedRow};
 use super::{Audit, unreadable};
@@ -47,6 +47,18 @@ pub struct HistoryExtent {
     pub other_shapes: u64,
 }
 
+/// Why changes of a row may be missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HistoryGap {
+    /// Those from outside are not recorded.
+    OutsideNotRecorded,
+    /// Those of rows that came or went with a partition are not recorded.
+    Partitions,
+    /// A trigger is missing.
+    NotRecording,
+}
+
 /// No column is named by what it was called once: the privileges and masks are those of the columns of now.
 const NOW_SQL: &str = "\
 select countersign.table_name(a.attrelid) as name, json_agg(a.attname order by a.attnum) as columns, \
@@ -66,15 +78,13 @@ const CHANGES_SQL: &str = concat!(
     has_shape!()
 );
 
-/// Whether rows are compared or hidden concerns rows as they were, and not recorded changes.
 const EXTENT_SQL: &str = concat!(
     "select to_char(s.known_from at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') as known_from, \
-        to_char(case when g.gaps = '{}' and countersign.has_current_shape(t) \
+        to_char(case when s.gaps = '{}' and countersign.has_current_shape(t) \
                 then greatest(s.known_from, t.all_writers_since, case when o.count > 0 then greatest(t.since, o.last) end) end at time zone 'UTC', \
             'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') as complete_from, \
-        to_json(g.gaps) as gaps, o.count as other_shapes \
-     from countersign.tracked t cross join lateral countersign.history_scope(t.relation, clock_timestamp()) s \
-     cross join lateral (select array(select u from unnest(s.gaps) u where u not in ('row_security', 'not_compared')) as gaps) g \
+        to_json(s.gaps) as gaps, o.count as other_shapes \
+     from countersign.tracked t cross join lateral countersign.history_extent(t.relation) s \
      cross join lateral (select count(*) as count, max(c.changed_at) as last \
          from countersign.effects_of_row(t.relation, $2) c where c.op <> 'N' and not ",
     has_shape!(),

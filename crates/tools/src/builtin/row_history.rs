@@ -1,4 +1,4 @@
-//! `row_history`: the recorded changes of one row of a tracked table, or the row as it was.
+//! `row_history`: the recorded changes of one row of a tracked table.
 //!
 //! The ledger's login sees every recorded value, so the caller's own reader proves first that the caller may read all
 //! of the table. No policy can decide about a row that is not there any more: callers and tables with one are refused.
@@ -7,16 +7,15 @@ use std::collections::BTreeMap;
 use std::iter::repeat;
 
 use catalog::{Truncation, ledger_failure, read_failure};
-use ledger::TimeRangeError;
-use ledger::audit::{Audit, HistoryExtent, PastError, RowError, RowForAgent, TableForAgent, TrackedRow};
+use ledger::audit::{Audit, HistoryExtent, HistoryGap, RowError, RowForAgent, TableForAgent, TrackedRow};
 use ledger::read::{ReadError, ReadRequest, RowFormat, TruncatedBy};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use types::{
-    CellMasks, ChangeKind, ColumnEffect, Columns, CorrelationId, ErrorCode, Failure, HistoryGap, Moment, PastRows,
-    Redaction, RowEffect, RowHistoryEntry, quoted, visible,
+    CellMasks, ChangeKind, ColumnEffect, Columns, CorrelationId, ErrorCode, Failure, Redaction, RowEffect,
+    RowHistoryEntry, quoted, visible,
 };
 
 use super::{Builtin, QueryReader};
@@ -27,10 +26,10 @@ use crate::tool::{Call, Tool, ToolError, ToolResult};
 
 pub(super) const NAME: &str = "row_history";
 
-const DESCRIPTION: &str = "Show how one row of a tracked table came to be as it is: its recorded changes, newest first, or with \
-    `at` the row as it was.";
+const DESCRIPTION: &str =
+    "Show how one row of a tracked table came to be as it is: its recorded changes, newest first.";
 
-const OLDER: &str = "For older changes give a larger limit, or with `at` see the row as it was.";
+const OLDER: &str = "For older changes give a larger limit.";
 
 /// What the agent sends.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -42,9 +41,6 @@ struct Arguments {
     /// The value of each column of the key.
     #[schemars(with = "BTreeMap<String, AnyScalar>")]
     key: Map<String, Value>,
-    /// A time, such as 2026-11-22T09:00:00Z, or 2h ago.
-    #[schemars(with = "String", default)]
-    at: Option<String>,
     /// The most changes to list.
     #[serde(default = "default_list_limit")]
     #[schemars(range(min = 1, max = 100))]
@@ -52,7 +48,7 @@ struct Arguments {
 }
 
 /// `data` of the answer.
-#[derive(Debug, Default, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct RowHistoryData {
     /// The earliest time of which something is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,16 +63,11 @@ struct RowHistoryData {
     #[schemars(with = "Vec<String>")]
     gaps: Vec<HistoryGap>,
     /// The changes, newest first.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<AnyJson>")]
-    changes: Option<Vec<RowChange>>,
+    changes: Vec<RowChange>,
     /// How many changes are left out because the table had other columns.
     #[serde(skip_serializing_if = "is_zero")]
     other_shapes: u64,
-    /// With `at`: the row as it was, and what of it is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "AnyJson")]
-    past: Option<PastRows<Value>>,
     #[serde(flatten)]
     truncation: Truncation,
 }
@@ -128,16 +119,12 @@ impl RowHistory {
             .into());
         }
         let key = key_values(&given.key)?;
-        let at = given.at.as_deref().map(str::parse::<Moment>).transpose().map_err(|error| invalid(&error))?;
         let found = self.audit.table_for_agent(&given.table).await.map_err(|error| ledger_failure(&error))?;
         let table = found.ok_or_else(|| not_tracked(&given.table))?;
         self.prove_readable(&table, &call).await?;
         let row = self.audit.row_of(&table, &key).await.map_err(row_failure)?;
         let cells = CellMasks::new(call.masks.as_deref());
-        match at {
-            Some(at) => self.past(&row, at, cells, &call).await,
-            None => self.changes(&row, given.limit, cells, &call).await,
-        }
+        self.changes(&row, given.limit, cells, &call).await
     }
 
     /// Reads no row of the table, but all of its columns, with the rights and masks of the caller.
@@ -170,22 +157,6 @@ impl RowHistory {
         }
     }
 
-    async fn past(&self, row: &TrackedRow, at: Moment, cells: CellMasks<'_>, call: &Call) -> ToolResult {
-        let range = self.audit.time_range(None, Some(at)).await.map_err(|error| past_failure(error.into()))?;
-        let at = range.to.ok_or_else(no_facts)?;
-        let mut past = self.audit.past(row, at, &[], 1).await.map_err(past_failure)?.shown(cells);
-        if size(&past) > MAX_PAGE_BYTES {
-            past.rows.iter_mut().flat_map(|row| row.columns.values_mut()).for_each(cut_texts);
-        }
-        if size(&past) > MAX_PAGE_BYTES {
-            past = PastRows { rows: Vec::new(), is_cut: true, is_complete: false, ..past };
-        }
-        if let Some(trace) = &call.trace {
-            trace.set_rows(past.rows.len(), size(&past.rows));
-        }
-        answer(&RowHistoryData { past: Some(past), ..RowHistoryData::default() }, &Redaction::default())
-    }
-
     async fn changes(&self, row: &TrackedRow, limit: u32, mut cells: CellMasks<'_>, call: &Call) -> ToolResult {
         // One more, to know whether there are more.
         let found = self.audit.row_for_agent(row, &call.principal.account_id, limit.saturating_add(1)).await;
@@ -212,8 +183,7 @@ impl RowHistory {
         }
         let HistoryExtent { known_from, complete_from, gaps, other_shapes } = extent;
         let truncation = Truncation::new(truncated_by, |_| OLDER);
-        let changes = Some(shown);
-        let data = RowHistoryData { known_from, complete_from, gaps, changes, other_shapes, past: None, truncation };
+        let data = RowHistoryData { known_from, complete_from, gaps, changes: shown, other_shapes, truncation };
         answer(&data, &redaction)
     }
 }
@@ -304,14 +274,5 @@ fn row_failure(error: RowError) -> Failure {
             }
             _ => ledger_failure(&error),
         },
-    }
-}
-
-fn past_failure(error: PastError) -> Failure {
-    match error {
-        PastError::Row(error) => row_failure(error),
-        PastError::Database(error) | PastError::Time(TimeRangeError::Database(error)) => ledger_failure(&error),
-        PastError::NotKnown { .. } => Failure::new(ErrorCode::NotFound, format!("{NAME}: {error}")),
-        _ => invalid(&error),
     }
 }

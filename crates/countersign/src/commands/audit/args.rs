@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use http_client::HttpsUrl;
 use ledger::RecordStatus;
-use ledger::audit::ColumnValue;
 use review::RowKey;
 use tlog::VerifierKey;
 use types::{Age, IdPrefix, Moment};
@@ -23,13 +22,8 @@ pub(crate) enum AuditCommand {
     /// Show one record completely: parameters, result, images, and the calls that it duplicates or reverses, or
     /// that reversed it.
     Show(With<ShowArgs>),
-    /// Show every recorded change of one row of a tracked table, newest first; or the row as it was.
+    /// Show every recorded change of one row of a tracked table, newest first.
     Row(With<RowArgs>),
-    /// Show the rows of a tracked table as they were at a time, and what of them is not known.
-    ///
-    /// They are derived from the rows as they are now and the changes recorded since, so the login needs SELECT on
-    /// the table.
-    Table(With<TableArgs>),
     /// Count the records in each state, by tool and overall.
     Counts(With<CountsArgs>),
     /// List, count and prune the log of reads.
@@ -134,9 +128,6 @@ pub(crate) struct RowArgs {
     /// The key of the row: 7, or order_id=7,line=2.
     #[arg(value_parser = RowKey::parse)]
     pub(crate) key: RowKey,
-    /// Show the row as it was at this time: 30m, yesterday, 14:00 or '2026-11-22 09:00' (UTC).
-    #[arg(long, value_name = "TIME", conflicts_with = "limit")]
-    pub(crate) at: Option<Moment>,
     /// Number of changes, 1 to 10000.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
@@ -144,27 +135,6 @@ pub(crate) struct RowArgs {
     #[arg(long)]
     pub(crate) full: bool,
     /// One JSON object per line.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TableArgs {
-    /// The table, such as shop.orders.
-    pub(crate) table: String,
-    /// The time: 30m, yesterday, 14:00 or '2026-11-22 09:00' (UTC).
-    #[arg(long, value_name = "TIME")]
-    pub(crate) at: Moment,
-    /// Only rows that had this value: status=paid. Can be given several times.
-    #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = ColumnValue::parse)]
-    pub(crate) conditions: Vec<ColumnValue>,
-    /// Number of rows, 1 to 100000.
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) limit: u32,
-    /// Cut no value.
-    #[arg(long)]
-    pub(crate) full: bool,
-    /// One JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -9,7 +9,6 @@ mod fork;
 mod list;
 pub(crate) mod log_keys;
 pub(crate) mod masks;
-mod past;
 mod prove;
 mod prune;
 mod reads;
@@ -55,7 +54,6 @@ pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::R
         }
         AuditCommand::Reads(command) => return reads::run(command, settings).await,
         AuditCommand::Row(arguments) => row::run(arguments.own, settings.database()?).await?,
-        AuditCommand::Table(arguments) => past::table(arguments.own, settings.database()?).await?,
         AuditCommand::Export(arguments) => export::run(&arguments.own, settings.database()?).await?,
         AuditCommand::Prove(arguments) => prove::entry(&arguments.own, settings.database()?).await?,
         AuditCommand::Consistency(arguments) => prove::consistency(&arguments.own, settings.database()?).await?,

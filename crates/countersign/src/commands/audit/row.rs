@@ -8,7 +8,6 @@ use super::args::RowArgs;
 use super::list::approver;
 use super::masks;
 use super::open;
-use super::past;
 use crate::settings::DatabaseSettings;
 use crate::terminal::effects;
 use crate::terminal::short_id::short;
@@ -18,10 +17,6 @@ use crate::terminal::{print_json, print_line, print_lines};
 pub(crate) async fn run(arguments: RowArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let records = masks::reader(open(settings).await?, settings)?;
     let row = records.tracked_row(&arguments.table, &arguments.key.0).await?;
-    if let Some(at) = arguments.at {
-        past::print(&records.past(&row, at, &[], 1).await?, arguments.full, arguments.json);
-        return Ok(());
-    }
     let changes = records.row(&row, arguments.limit).await?;
     let writes = RecordFilter { limit: arguments.limit, row: Some(row), ..RecordFilter::default() };
     let writes = if arguments.json { Vec::new() } else { records.list(&writes).await? };
