@@ -1,6 +1,5 @@
 //! The log of reads: each field of an entry, what the log never has, losses that are told, and who may read it.
 
-mod commands;
 mod losses;
 
 use serde_json::{Value, json};

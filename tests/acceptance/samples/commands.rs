@@ -61,7 +61,7 @@ async fn jobs_of_cron() {
     .await;
     let mut jobs = 0;
     for sample in
-        ["monitoring", "audit", "read-log"].iter().flat_map(|page| samples_of(&format!("docs/topics/{page}.md")))
+        ["monitoring", "audit"].iter().flat_map(|page| samples_of(&format!("docs/topics/{page}.md")))
     {
         for line in sample
             .text
@@ -85,7 +85,7 @@ async fn jobs_of_cron() {
             jobs += 1;
         }
     }
-    assert!(jobs > 5, "{jobs}");
+    assert!(jobs > 3, "{jobs}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,6 @@ use tlog::VerifierKey;
 use types::{Age, IdPrefix, Moment};
 
 use super::age::retention;
-use super::reads::args::ReadsCommand;
 use crate::commands::words;
 use crate::settings::{SignedKeys, With};
 use crate::terminal::short_id;
@@ -26,9 +25,6 @@ pub(crate) enum AuditCommand {
     Row(With<RowArgs>),
     /// Count the records in each state, by tool and overall.
     Counts(With<CountsArgs>),
-    /// List, count and prune the log of reads.
-    #[command(subcommand)]
-    Reads(ReadsCommand),
     /// Seal the final records in the ledger's log, sign a checkpoint, and print it: keep it outside the database.
     Seal(With<(), SignedKeys>),
     /// Compare every record with the log, and the log with its checkpoints. With a folder: verify an exported

@@ -11,7 +11,6 @@ pub(crate) mod log_keys;
 pub(crate) mod masks;
 mod prove;
 mod prune;
-mod reads;
 mod row;
 mod seal;
 mod show;
@@ -52,7 +51,6 @@ pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::R
         AuditCommand::Verify(With { own: arguments, .. }) => {
             return on_each(settings, false, async |own| Ok(verify::run(&arguments, Some(own)).await)).await;
         }
-        AuditCommand::Reads(command) => return reads::run(command, settings).await,
         AuditCommand::Row(arguments) => row::run(arguments.own, settings.database()?).await?,
         AuditCommand::Export(arguments) => export::run(&arguments.own, settings.database()?).await?,
         AuditCommand::Prove(arguments) => prove::entry(&arguments.own, settings.database()?).await?,
