@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 29] = [
+const ALLOWED: [(&str, &[&str]); 28] = [
     ("countersign-types", &[]),
     ("countersign-os", &[]),
     ("countersign-pg-embedded", &[]),
@@ -32,7 +32,6 @@ const ALLOWED: [(&str, &[&str]); 29] = [
             "countersign-schema-change",
         ],
     ),
-    ("countersign-witness", &["countersign-os", "countersign-tlog", "countersign-http-server"]),
     ("countersign-catalog", &["countersign-types", "countersign-manifest", "countersign-read"]),
     ("countersign-scaffold", &["countersign-types", "countersign-read", "countersign-catalog"]),
     ("countersign-review", &["countersign-types", "countersign-ledger"]),
@@ -76,7 +75,6 @@ const ALLOWED: [(&str, &[&str]); 29] = [
             "countersign-http-server",
             "countersign-mcp",
             "countersign-mcp-http",
-            "countersign-witness",
             "countersign-console",
         ],
     ),
@@ -91,7 +89,7 @@ const ALLOWED: [(&str, &[&str]); 29] = [
             "countersign-http-server",
         ],
     ),
-    ("countersign-testkit", &["countersign-pg-embedded", "countersign-ledger", "countersign-mcp"]),
+    ("countersign-testkit", &["countersign-pg-embedded", "countersign-ledger", "countersign-mcp", "countersign-tlog"]),
     ("packaging", &[]),
     // A judge of its own: no crate of the program.
     ("chaos-checker", &[]),
@@ -142,8 +140,7 @@ fn only_the_mcp_crates_know_rmcp_and_only_pg_opens_connections() {
         let has = |dependency: &str| dependencies.iter().any(|name| name == dependency);
         let is_mcp = ["countersign-mcp", "countersign-mcp-http"].contains(&name.as_str());
         assert!(!has("rmcp") || is_mcp, "{name} depends on rmcp");
-        let serves_http =
-            ["countersign-console", "countersign-http-server", "countersign-mcp-http", "countersign-witness"];
+        let serves_http = ["countersign-console", "countersign-http-server", "countersign-mcp-http"];
         let serves_http = serves_http.contains(&name.as_str());
         assert!(!has("axum") || serves_http, "{name} is an HTTP server");
         let may_connect = ["countersign-pg", "countersign-testkit"].contains(&name.as_str());

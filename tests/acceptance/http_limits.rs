@@ -1,18 +1,16 @@
-//! The console and the witness have the limits of `/mcp`: connections that send nothing, or no body, keep nobody out (S-4, S-14).
+//! The console has the limits of `/mcp`: connections that send nothing, or no body, keep nobody out (S-4, S-14).
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use reqwest::StatusCode;
-use testkit::audit::audit;
-use testkit::{HttpServer, database};
+use testkit::database;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::process::Command;
 
 use crate::console::Console;
 
-/// More connections than either server has.
+/// More connections than the server has.
 const MANY: usize = 300;
 
 /// How long a client may wait for an answer beside all the others.
@@ -69,27 +67,4 @@ async fn connections_that_stall_do_not_close_the_console() {
     let mut answer = [0; 12];
     tokio::time::timeout(SOON, stream.read_exact(&mut answer)).await.unwrap().unwrap();
     assert_eq!(std::str::from_utf8(&answer), Ok("HTTP/1.1 413"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn connections_that_stall_do_not_close_a_witness() {
-    // S-14
-    let db = database().await;
-    let folder = tempfile::tempdir().unwrap();
-    let [file, key] = ["witness.json", "log.key"].map(|name| folder.path().join(name));
-    let log_key = audit(&db, &["keys", "new", "--signing-key", key.to_str().unwrap()]).await;
-    let mut command = Command::new(testkit::countersign());
-    command.args(["witness", "new"]).arg(&file).args(["--name", "example.com/w1"]);
-    assert!(command.output().await.unwrap().status.success());
-    let mut command = Command::new(testkit::countersign());
-    command.args(["--log", "info", "witness", "serve"]).arg(&file).args(["--listen", "127.0.0.1:0"]);
-    command.args(["--log-key", log_key.lines().last().unwrap().trim()]).kill_on_drop(true);
-    let witness = HttpServer::listening(command).await;
-    let url = witness.url("");
-    let head = head(&url, "/add-checkpoint");
-    let mut all = Vec::new();
-    for text in ["", head.as_str()] {
-        all.push(stalled(&url, text).await);
-        assert_eq!(answered(&url, "/00/checkpoint").await, StatusCode::NOT_FOUND, "{text:?}");
-    }
 }

@@ -97,7 +97,11 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/topics/console.md", "create role console_operator", "a_person_logs_in_to_the_console_as_the_page_says"),
     ("docs/topics/console.md", "$ DATABASE_URL", "a_person_logs_in_to_the_console_as_the_page_says"),
     ("docs/topics/console.md", "[console]", "the_sample_of_the_page_signs_people_in"),
-    ("docs/topics/verifying.md", "$ countersign witness new", "the_commands_of_witnesses_print_what_the_page_shows"),
+    (
+        "docs/topics/verifying.md",
+        "$ countersign audit witness add",
+        "the_commands_of_witnesses_print_what_the_page_shows",
+    ),
     ("docs/setup/clients.md", "countersign install --client cursor", "the_commands_of_the_page_install_and_uninstall"),
     (
         "docs/setup/clients.md",

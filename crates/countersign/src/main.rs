@@ -35,7 +35,7 @@ use manifest::Diagnostics;
 use crate::commands::cli::{Cli, Command};
 use crate::commands::{
     audit, check, console, demo, doctor, freeze, front_ends, generated, init, install, keys, proposals, scaffold,
-    schema, serve, token, track, try_tool, undo, uninstall, witness,
+    schema, serve, token, track, try_tool, undo, uninstall,
 };
 use crate::settings::{ConfigSources, DatabaseSettings, OpenSecretFile, Settings};
 
@@ -137,7 +137,6 @@ async fn run(command: Command, sources: ConfigSources, settings: Settings) -> an
         Command::Schema(command) => return schema::run(command, &settings).await,
         Command::Keys(command) => keys::run(command, settings.database()?).await?,
         Command::Console(arguments) => return console::run(arguments, &settings, doctor::health_check).await,
-        Command::Witness(command) => witness::run(command).await?,
         Command::Token(command) => token::run(command, &sources, &settings)?,
         Command::Install(arguments) => install::install(&arguments.own, &sources, &settings).await?,
         Command::Uninstall(arguments) if arguments.own.ledger => {

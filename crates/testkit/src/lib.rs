@@ -6,7 +6,7 @@
 //! between     `proxy` loses connections, `pgbouncer` pools them; `sshd` is a bastion; `fake_server` misbehaves as PostgreSQL never does
 //! server      `server`, with an MCP client; `http`, over HTTP; `raw_stdio`, with raw lines; `haproxy` before them
 //! identities  `issuer` of JWTs, `oidc_provider` for sign-in
-//! receivers   `receiver` of webhooks; `collector` of OpenTelemetry; `web_browser`: Chromium, driven by `tests/browser`
+//! receivers   `receiver` of webhooks; `witness` of a log; `collector` of OpenTelemetry; `web_browser`: Chromium, driven by `tests/browser`
 //! commands    `command`, the binary and what it printed; `front_end`: `query`, `pipe`, `psql`; `audit`
 //! files       `manifest`, `config_dir`, `social` (the demo's tools), `golden` (checked-in answers), `repository`
 //! time        `poll` waits; `successes` measures gaps; `exclusive`: tests that measure time are alone; `background` outlives a test; `long_form`
@@ -53,6 +53,7 @@ mod sshd;
 mod standby;
 mod successes;
 mod web_browser;
+mod witness;
 
 pub use cluster::{
     Database, cluster, connect, database, lone_database, lone_database_on_disk, lone_database_with,
@@ -86,3 +87,4 @@ pub use sshd::Sshd;
 pub use standby::Standby;
 pub use successes::Successes;
 pub use web_browser::{Focused, Tab, WebBrowser};
+pub use witness::Witness;

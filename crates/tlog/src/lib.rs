@@ -8,7 +8,7 @@
 //! tile                 the tree in pieces of 256 hashes, as stored in a database or a folder
 //! checkpoint           the root and size of the tree at a moment
 //! key, signature, note keys, signatures, and the signed texts that they make
-//! witness              requests to witnesses, and the decision of a witness
+//! witness              requests to witnesses
 //! policy               which signatures suffice
 //! proof                the proof of one entry
 //! bundle               a whole log as a folder. The only module that reads or writes files
@@ -42,4 +42,4 @@ pub use tile::{
     MissingTileError, TileId, TileSet, tiles_for_consistency, tiles_for_inclusion, tiles_for_root, tiles_of,
 };
 pub use tree::{Frontier, ProofError, leaf_hash, node_hash, root_of, verify_consistency, verify_inclusion};
-pub use witness::{CheckpointRequest, RequestError, Verdict, WitnessState, judge};
+pub use witness::CheckpointRequest;

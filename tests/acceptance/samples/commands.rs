@@ -60,9 +60,7 @@ async fn jobs_of_cron() {
     )
     .await;
     let mut jobs = 0;
-    for sample in
-        ["monitoring", "audit"].iter().flat_map(|page| samples_of(&format!("docs/topics/{page}.md")))
-    {
+    for sample in ["monitoring", "audit"].iter().flat_map(|page| samples_of(&format!("docs/topics/{page}.md"))) {
         for line in sample
             .text
             .lines()
@@ -138,26 +136,16 @@ async fn the_commands_of_witnesses_print_what_the_page_shows() {
     let export = format!("export DATABASE_URL='{}' COUNTERSIGN_SIGNING_KEY={folder}/log.key", shop.url("me"));
     let log_key = shop.shell(&format!("{export}; countersign audit keys new | tail -1"), "").await.trim().to_owned();
     std::fs::copy(repository().join("docs/verify.py"), shop.folder().join("verify.py")).unwrap();
-    let (mut witness_key, mut server) = (String::new(), None);
-    let shown = sample("docs/topics/verifying.md", "$ countersign witness new");
+    let witness = testkit::Witness::of(&log_key).await;
+    let witness_key = witness.vkey();
+    let policy = format!("log {log_key}\nwitness w1 {witness_key}\nquorum w1\n");
+    std::fs::write(shop.folder().join("policy"), policy).unwrap();
+    let shown = sample("docs/topics/verifying.md", "$ countersign audit witness add");
     for step in shown.split("$ ").filter(|step| !step.is_empty()) {
         let (command, output) = step.split_once('\n').unwrap();
-        if command.contains("witness serve") {
-            let mut serve = tokio::process::Command::new(testkit::countersign());
-            serve.args(["--log", "info", "witness", "serve", "witness.json", "--log-key", &log_key]).kill_on_drop(true);
-            serve.args(["--listen", "127.0.0.1:0"]).current_dir(shop.folder());
-            server = Some(testkit::HttpServer::listening(serve).await);
-            continue;
-        }
-        let url = server.as_ref().map(|server| server.url("/")).unwrap_or_default();
-        let command = command.replace("http://127.0.0.1:7790/", &url);
+        let command = command.replace("https://witness.example.com/", &witness.url());
         let printed = shop.shell(&format!("{export} WITNESS_VKEY='{witness_key}'; {command}"), "").await;
         assert!(printed.starts_with(output), "{command}: {printed}");
-        if command.contains("witness new") {
-            witness_key = printed.lines().last().unwrap().trim().to_owned();
-            let policy = format!("log {log_key}\nwitness w1 {witness_key}\nquorum w1\n");
-            std::fs::write(shop.folder().join("policy"), policy).unwrap();
-        }
         if command.starts_with("python3") {
             assert!(printed.starts_with("valid\n"), "{command}: {printed}");
         }

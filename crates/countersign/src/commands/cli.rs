@@ -29,7 +29,6 @@ use crate::commands::schema::args::SchemaCommand;
 use crate::commands::token::args::TokenCommand;
 use crate::commands::track::{TrackArgs, UntrackArgs};
 use crate::commands::undo::args::UndoArgs;
-use crate::commands::witness::args::WitnessCommand;
 use crate::commands::words;
 
 /// The variable that names the configuration file.
@@ -108,9 +107,6 @@ pub(crate) enum Command {
     /// Needs a database login that has the role countersign_console and nothing else. It listens on
     /// 127.0.0.1:7788 unless --listen says otherwise.
     Console(ConsoleArgs),
-    /// Cosign the checkpoints of other people's logs.
-    #[command(subcommand)]
-    Witness(WitnessCommand),
     /// Make bearer tokens for the HTTP transport.
     #[command(subcommand)]
     Token(TokenCommand),

@@ -23,5 +23,4 @@ pub(crate) mod track;
 pub(crate) mod try_tool;
 pub(crate) mod undo;
 pub(crate) mod uninstall;
-pub(crate) mod witness;
 pub(crate) mod words;

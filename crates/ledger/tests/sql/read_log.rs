@@ -161,7 +161,8 @@ async fn a_server_removes_the_days_that_are_too_old_and_none_of_the_last_seven()
     reader.batch_execute("begin; select count(*) from countersign.read_log").await.unwrap();
     assert_eq!(run(&servers[0], &expire(30)).await.unwrap_err().code, "55P03", "it gives way to readers");
     reader.batch_execute("commit").await.unwrap();
-    let both = futures_util::future::join_all(servers.iter().map(|server| run(server, "select countersign.expire_reads(30)")));
+    let both =
+        futures_util::future::join_all(servers.iter().map(|server| run(server, "select countersign.expire_reads(30)")));
     let removed: u32 = both.await.into_iter().map(|removed| removed.unwrap()[0].parse::<u32>().unwrap()).sum();
     assert_eq!(removed, 2);
     assert_eq!(days(&database).await, ["-30:1", "-8:1", "-1:1", "0:2", "1:0"]);

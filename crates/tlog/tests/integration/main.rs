@@ -13,4 +13,3 @@ mod mutations;
 mod notes;
 mod readers;
 mod tree;
-mod witness;

@@ -30,7 +30,7 @@ const GROUPS: [(&str, &[&[&str]]); 5] = [
     ("Start", &[&["demo"], &["init"], &["install", "uninstall"], &["serve"], &["doctor"]]),
     ("Tools", &[&["scaffold"], &["check"], &["try"], &["track", "untrack"]]),
     ("People", &[&["proposals"], &["schema"], &["console"], &["undo"], &["freeze", "unfreeze"]]),
-    ("Operation", &[&["audit"], &["witness"], &["token"], &["keys"], &["completions"], &["man"]]),
+    ("Operation", &[&["audit"], &["token"], &["keys"], &["completions"], &["man"]]),
     ("Shells", &[&["query"], &["pipe"], &["psql"]]),
 ];
 
