@@ -10,13 +10,12 @@ mod secrets;
 
 use std::path::{Path, PathBuf};
 
-use saphyr::{LoadableYamlNode, ScalarOwned, YamlOwned};
 use serde_json::Value;
 use testkit::{Client, CommandOutput, Database, countersign, repository, run};
 use tokio::process::Command;
 
 /// The clients by the name of `--client`.
-const CLIENTS: [&str; 16] = [
+const CLIENTS: [&str; 15] = [
     "claude-desktop",
     "claude-code",
     "cursor",
@@ -32,7 +31,6 @@ const CLIENTS: [&str; 16] = [
     "junie",
     "lm-studio",
     "antigravity",
-    "goose",
 ];
 
 /// A home folder with a project in it.
@@ -95,7 +93,6 @@ impl Home {
             "junie" => ".junie/mcp/mcp.json".to_owned(),
             "lm-studio" => ".lmstudio/mcp.json".to_owned(),
             "antigravity" => ".gemini/config/mcp_config.json".to_owned(),
-            "goose" => ".config/goose/config.yaml".to_owned(),
             other => panic!("{other}"),
         };
         self.path().join(path)
@@ -139,7 +136,6 @@ fn servers_key(client: &str) -> &'static str {
         "vscode" => "servers",
         "zed" => "context_servers",
         "opencode" => "mcp",
-        "goose" => "extensions",
         _ => "mcpServers",
     }
 }
@@ -148,23 +144,9 @@ fn servers_key(client: &str) -> &'static str {
 fn entry(client: &str, text: &str, name: &str) -> Value {
     let document: Value = match client {
         "codex" => toml::from_str(text).unwrap(),
-        "goose" => json_of(&YamlOwned::load_from_str(text).unwrap()[0]),
         _ => serde_json::from_str(text).unwrap(),
     };
     document[servers_key(client)][name].clone()
-}
-
-fn json_of(yaml: &YamlOwned) -> Value {
-    match yaml {
-        YamlOwned::Mapping(pairs) => {
-            pairs.iter().map(|(key, value)| (key.as_str().unwrap().to_owned(), json_of(value))).collect()
-        }
-        YamlOwned::Sequence(elements) => elements.iter().map(json_of).collect(),
-        YamlOwned::Value(ScalarOwned::Boolean(value)) => (*value).into(),
-        YamlOwned::Value(ScalarOwned::Integer(value)) => (*value).into(),
-        YamlOwned::Value(ScalarOwned::String(text)) => text.as_str().into(),
-        other => panic!("{other:?}"),
-    }
 }
 
 /// The program of an entry and its arguments.
@@ -173,7 +155,7 @@ fn command_line(entry: &Value) -> Vec<String> {
         Value::Array(words) => words.iter().map(|word| word.as_str().unwrap().to_owned()).collect(),
         word => Vec::from_iter(word.as_str().map(str::to_owned)),
     };
-    [&entry["command"], &entry["cmd"], &entry["args"]].into_iter().flat_map(words).collect()
+    [&entry["command"], &entry["args"]].into_iter().flat_map(words).collect()
 }
 
 async fn succeeds(command: &mut Command) -> CommandOutput {

@@ -57,20 +57,6 @@ async fn the_tables_of_codex_stay_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_extensions_of_goose_stay_as_they_are() {
-    let (db, home) = (database().await, Home::new());
-    let text = "# mine\nGOOSE_MODEL: 'x' # best\nextensions:\n  # For code.\n  developer:\n    enabled: true\n\n    type: builtin\n";
-    home.write("goose", text);
-    succeeds(&mut home.install(&db, "goose", &[])).await;
-    let with = home.read("goose");
-    assert!(with.contains("\nextensions:\n  countersign:\n    enabled: true\n    type: \"stdio\"\n"), "{with}");
-    assert!(with.ends_with("\n  # For code.\n  developer:\n    enabled: true\n\n    type: builtin\n"), "{with}");
-    home.serves_the_social_manifest(&entry("goose", &with, "countersign")).await;
-    succeeds(&mut home.command(&["uninstall", "--client", "goose"])).await;
-    assert_eq!(home.read("goose"), text);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_entry_that_differs_is_shown_and_replaced_only_on_demand() {
     let (db, home) = (database().await, Home::new());
     let text = "{\"mcpServers\": {\"countersign\": {\"command\": \"npx\", \"args\": [\"--api-key\", \"hunter2\"], \"env\": \
@@ -115,8 +101,6 @@ async fn a_file_that_cannot_be_edited_is_named_with_the_place_and_stays() {
         ("gemini", "{\"mcpServers\": null}", "settings.json:1:16: \"mcpServers\" is null and not an object"),
         ("gemini", "{\"mcpServers\": {}, \"mcpServers\": {}}", "settings.json:1:20: \"mcpServers\" is there twice"),
         ("codex", "model = \"x\"\n[mcp_servers\n", "config.toml:2:13: this is not TOML"),
-        ("goose", "extensions: {a: {enabled: true}}\n", "config.yaml:1:13: this is not a mapping with a line for each"),
-        ("goose", "a: [\n", "config.yaml:2:1: this is not YAML"),
         ("codex", "mcp_servers = 1", "config.toml:1:15: mcp_servers is of type integer and not a table"),
     ] {
         let file = home.write(client, content);

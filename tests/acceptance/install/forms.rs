@@ -57,7 +57,6 @@ async fn every_client_starts_what_was_installed_and_a_second_install_changes_not
         );
         let left = match client {
             "codex" => String::new(),
-            "goose" => "extensions: {}\n".to_owned(),
             _ => format!("{{\n  \"{}\": {{}}\n}}\n", servers_key(client)),
         };
         assert_eq!(home.read(client), left);
@@ -86,7 +85,7 @@ async fn the_files_of_a_project_are_in_the_current_folder() {
         let text = std::fs::read_to_string(home.project().join(path)).unwrap();
         home.serves_the_social_manifest(&entry(client, &text, "countersign")).await;
     }
-    for client in ["claude-desktop", "windsurf", "cline", "lm-studio", "antigravity", "goose"] {
+    for client in ["claude-desktop", "windsurf", "cline", "lm-studio", "antigravity"] {
         let said = startup_error(&mut home.install(&db, client, &["--scope", "project"])).await;
         assert!(said.contains("has no configuration for projects: leave out --scope project"), "{said}");
     }
@@ -126,7 +125,6 @@ async fn each_client_gets_the_members_that_it_reads() {
     let words = json!([program, "serve", "--log", "error", "--database-url-file", path]);
     let plain = of(json!({}), words.clone());
     let typed = of(json!({"type": "stdio"}), words.clone());
-    let described = "PostgreSQL, through countersign";
     let by_url = json!({"url": url, "headers": headers});
     let by_type = json!({"type": "http", "url": url, "headers": headers});
     let by_server_url = json!({"serverUrl": url, "headers": headers});
@@ -152,13 +150,6 @@ async fn each_client_gets_the_members_that_it_reads() {
         ("junie", plain.clone(), by_url.clone()),
         ("lm-studio", plain.clone(), by_url),
         ("antigravity", plain, by_server_url),
-        (
-            "goose",
-            json!({"enabled": true, "type": "stdio", "name": "countersign", "description": described, "cmd": words[0],
-                   "args": words.as_array().unwrap()[1..], "timeout": 300}),
-            json!({"enabled": true, "type": "streamable_http", "name": "far", "description": described,
-                   "uri": url, "headers": headers, "timeout": 300}),
-        ),
     ] {
         let mut install = home.command(&["install", "--client", client, "--no-check", "--command"]);
         succeeds(install.arg(&program).args(["--database-url-file", "url"])).await;
@@ -172,6 +163,27 @@ async fn each_client_gets_the_members_that_it_reads() {
             assert!(said.out.contains("Removed"), "{client}: {}", said.out);
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_entry_of_goose_is_printed_and_its_file_stays() {
+    let (db, home) = (database().await, Home::new());
+    let described = "PostgreSQL, through countersign";
+    let printed = succeeds(&mut home.install(&db, "goose", &["--print"])).await;
+    let local =
+        printed.out.strip_prefix("extensions:\n  \"countersign\": ").unwrap_or_else(|| panic!("{}", printed.out));
+    let local: Value = serde_json::from_str(local).unwrap();
+    assert_eq!(
+        (&local["type"], &local["description"], &local["args"][0]),
+        (&json!("stdio"), &json!(described), &json!("serve"))
+    );
+    assert!(printed.err.contains("goose/config.yaml"), "{}", printed.err);
+    for mut command in [home.install(&db, "goose", &["--no-check"]), home.command(&["uninstall", "--client", "goose"])]
+    {
+        let said = startup_error(&mut command).await;
+        assert!(said.contains("YAML is not edited") && said.contains("--print"), "{said}");
+    }
+    assert!(!home.path().join(".config/goose").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -32,12 +32,12 @@ fn authorization(client: &str, entry: &Value, token: &str) -> String {
 }
 
 /// The clients that are not known to support HTTP with SSE.
-const WITHOUT_SSE: [&str; 6] = ["codex", "zed", "junie", "lm-studio", "antigravity", "goose"];
+const WITHOUT_SSE: [&str; 5] = ["codex", "zed", "junie", "lm-studio", "antigravity"];
 
 /// The address of an entry, and whether it speaks HTTP with SSE: as a member says, or else as the address says.
 fn address(entry: &Value) -> (String, bool) {
     let text = |key: &str| entry[key].as_str().map(str::to_owned);
-    let url = text("url").or_else(|| text("serverUrl")).or_else(|| text("uri")).unwrap_or_else(|| panic!("{entry}"));
+    let url = text("url").or_else(|| text("serverUrl")).unwrap_or_else(|| panic!("{entry}"));
     let transport = text("transport").or_else(|| text("type").filter(|kind| kind != "remote"));
     let is_sse = transport.map_or_else(|| url.ends_with("/sse"), |transport| transport == "sse");
     (url, is_sse)
@@ -144,7 +144,7 @@ async fn a_token_is_not_written_where_others_read_it() {
         succeeds(install(client, &["--token-env", "SHOP_TOKEN"]).env("SHOP_TOKEN", &token)).await;
         assert_eq!(entry(client, &home.read(client), "countersign")[key], value, "{client}");
     }
-    for client in ["claude-desktop", "cline", "devin-desktop", "zed", "junie", "lm-studio", "antigravity", "goose"] {
+    for client in ["claude-desktop", "cline", "devin-desktop", "zed", "junie", "lm-studio", "antigravity"] {
         let said = startup_error(&mut install(client, &["--token-env", "SHOP_TOKEN"])).await;
         assert!(said.contains("use --token-file"), "{client}: {said}");
     }

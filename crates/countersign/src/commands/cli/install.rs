@@ -117,7 +117,7 @@ pub(crate) enum ClientName {
     LmStudio,
     /// Google Antigravity.
     Antigravity,
-    /// Goose.
+    /// Goose, with --print.
     Goose,
 }
 

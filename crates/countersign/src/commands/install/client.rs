@@ -68,7 +68,7 @@ pub(super) enum Format {
     },
     /// The tables of Codex.
     Toml,
-    /// The mapping of Goose.
+    /// The mapping of Goose, which is printed only.
     Yaml,
 }
 

@@ -11,7 +11,6 @@ pub(super) mod config_file;
 mod difference;
 mod edit;
 mod entry;
-mod goose_yaml;
 mod json;
 mod json_container;
 mod json_style;
@@ -39,6 +38,9 @@ use crate::terminal::{print_error, print_line};
 
 /// The array of VS Code with the questions to its user.
 const INPUTS: &str = "inputs";
+
+/// The answer for a file whose format is not edited.
+const NOT_EDITED: &str = "YAML is not edited: change it by hand, `countersign install --print` shows the entry";
 
 /// The placeholder for a token in a printed entry.
 const TOKEN_PLACEHOLDER: &str = "THE_TOKEN";
@@ -107,7 +109,7 @@ pub(crate) fn uninstall(arguments: &UninstallArgs) -> anyhow::Result<()> {
     let found = match client.format {
         Format::Json { key, .. } => json::get(&text, key, name),
         Format::Toml => codex_toml::get(&text, name),
-        Format::Yaml => goose_yaml::get(&text, name),
+        Format::Yaml => Err(EditError::new(0, NOT_EDITED)),
     };
     let path = file.path.display();
     let Some(current) = found.map_err(|error| file.located(&text, &error))? else {
@@ -169,7 +171,7 @@ fn put(client: &Client, name: &str, entry: &Entry, text: &str, replace: bool) ->
     let key = match client.format {
         Format::Json { key, .. } => key,
         Format::Toml => return codex_toml::put(text, name, &entry.value, replace),
-        Format::Yaml => return goose_yaml::put(text, name, &entry.value, replace),
+        Format::Yaml => return Err(EditError::new(0, NOT_EDITED)),
     };
     let put = json::put(text, key, name, &entry.value, replace)?;
     let Some(input) = &entry.input else { return Ok(put) };
@@ -189,7 +191,7 @@ fn take(client: &Client, name: &str, text: &str) -> Result<Option<String>, EditE
     let key = match client.format {
         Format::Json { key, .. } => key,
         Format::Toml => return codex_toml::take(text, name),
-        Format::Yaml => return goose_yaml::take(text, name),
+        Format::Yaml => return Err(EditError::new(0, NOT_EDITED)),
     };
     let Some(taken) = json::take(text, key, name)? else { return Ok(None) };
     let input = question(name);
@@ -273,8 +275,10 @@ fn print(arguments: &InstallArgs, server: &Server, program: Option<&Program>, pa
         print_line(&link::link(client, name, &entry, has_token)?);
         return Ok(());
     }
-    let text = match put(client, name, &entry, "", false) {
-        Ok(Put::Written(text)) => text,
+    let text = match (client.format, put(client, name, &entry, "", false)) {
+        // JSON is YAML.
+        (Format::Yaml, _) => format!("extensions:\n  {}: {}", Value::from(name.as_str()), entry.value),
+        (_, Ok(Put::Written(text))) => text,
         _ => bail!("the entry cannot be printed"),
     };
     print_line(text.trim_end());
