@@ -90,17 +90,6 @@ async fn a_read_a_write_and_an_error_are_spans_below_the_callers_without_values(
     // The rest is sent when the server ends.
     assert!(server.close().await);
     let observed = collector.observed();
-    let durations = &observed.histograms["mcp.server.operation.duration in s"];
-    let counts = |tool: &str| -> Vec<(Option<&str>, u64)> {
-        let of_tool =
-            durations.iter().filter(|series| series.attributes.get("gen_ai.tool.name").is_some_and(|it| it == tool));
-        of_tool.map(|series| (series.attributes.get("error.type").map(String::as_str), series.count)).collect()
-    };
-    let mut reads = counts("query_database");
-    reads.sort_unstable();
-    assert_eq!(reads, [(None, 1), (Some("tool_error"), 1)], "{durations:?}");
-    assert_eq!(counts("post_tweet"), [(None, 1)]);
-    assert!(durations.iter().all(|series| !series.attributes.contains_key("mcp.session.id")), "{durations:?}");
     let exported = String::from_utf8_lossy(&observed.bytes);
     for secret in SECRETS {
         assert!(!exported.contains(secret), "{secret} was exported");

@@ -18,13 +18,13 @@ pub(crate) struct Collector {
 impl Collector {
     fn failed(&self, reason: &str) {
         if !self.is_down.swap(true, Ordering::Relaxed) {
-            tracing::warn!(reason, "spans and metrics are lost: the collector of OpenTelemetry does not take them");
+            tracing::warn!(reason, "spans are lost: the collector of OpenTelemetry does not take them");
         }
     }
 
     fn answered(&self) {
         if self.is_down.swap(false, Ordering::Relaxed) {
-            tracing::info!("the collector of OpenTelemetry takes spans and metrics again");
+            tracing::info!("the collector of OpenTelemetry takes spans again");
         }
     }
 }

@@ -1,7 +1,6 @@
-//! One request of a client: a span of kind `server`, and its duration.
+//! One request of a client: a span of kind `server`.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::{Span, SpanKind, Status, Tracer};
@@ -96,11 +95,7 @@ fn update(change: impl FnOnce(&mut Progress)) {
 }
 
 struct Observation {
-    telemetry: &'static Telemetry,
-    began: Instant,
-    span: Option<<SdkTracer as Tracer>::Span>,
-    /// The attributes of the metric.
-    attributes: Vec<KeyValue>,
+    span: <SdkTracer as Tracer>::Span,
 }
 
 impl Observation {
@@ -115,24 +110,17 @@ impl Observation {
         if let Some(version) = &operation.protocol_version {
             attributes.push(KeyValue::new("mcp.protocol.version", bounded(version, MAX_TEXT)));
         }
-        let span = telemetry.traces.as_ref().map(|(_, tracer)| {
-            let name = tool.map_or_else(|| method.to_owned(), |tool| format!("{method} {tool}"));
-            let mut own = attributes.clone();
-            own.push(KeyValue::new("jsonrpc.request.id", bounded(&operation.request_id, MAX_TEXT)));
-            own.push(KeyValue::new("db.system.name", "postgresql"));
-            let namespace = operation.database.or(telemetry.namespace.as_deref());
-            own.extend(namespace.map(|name| KeyValue::new("db.namespace", name.to_owned())));
-            let texts = [("mcp.session.id", operation.session_id), ("mcp.resource.uri", operation.resource_uri)];
-            let texts = texts.into_iter().filter_map(|(key, text)| Some(KeyValue::new(key, bounded(text?, MAX_TEXT))));
-            own.extend(texts);
-            let parent = TraceContextPropagator::new().extract_with_context(&Context::new(), &Caller(operation));
-            tracer
-                .span_builder(name)
-                .with_kind(SpanKind::Server)
-                .with_attributes(own)
-                .start_with_context(tracer, &parent)
-        });
-        Self { telemetry, began: Instant::now(), span, attributes }
+        let name = tool.map_or_else(|| method.to_owned(), |tool| format!("{method} {tool}"));
+        attributes.push(KeyValue::new("jsonrpc.request.id", bounded(&operation.request_id, MAX_TEXT)));
+        attributes.push(KeyValue::new("db.system.name", "postgresql"));
+        let namespace = operation.database.or(telemetry.namespace.as_deref());
+        attributes.extend(namespace.map(|name| KeyValue::new("db.namespace", name.to_owned())));
+        let texts = [("mcp.session.id", operation.session_id), ("mcp.resource.uri", operation.resource_uri)];
+        let texts = texts.into_iter().filter_map(|(key, text)| Some(KeyValue::new(key, bounded(text?, MAX_TEXT))));
+        attributes.extend(texts);
+        let parent = TraceContextPropagator::new().extract_with_context(&Context::new(), &Caller(operation));
+        let span = telemetry.tracer.span_builder(name).with_kind(SpanKind::Server).with_attributes(attributes);
+        Self { span: span.start_with_context(&telemetry.tracer, &parent) }
     }
 
     fn end(mut self, outcome: Outcome, progress: Progress) {
@@ -141,27 +129,22 @@ impl Observation {
             (Outcome::Answered, Some(_)) => Some(KeyValue::new("error.type", "tool_error")),
             (Outcome::Answered, None) => None,
         };
-        if let Some(mut span) = self.span {
-            if let Some(error) = &error {
-                span.set_attribute(error.clone());
-                // Messages of errors may contain values.
-                span.set_status(Status::error(""));
-            }
-            if let Outcome::Error(code) = outcome {
-                span.set_attribute(KeyValue::new("rpc.response.status_code", code.to_string()));
-            }
-            if let Some(code) = progress.tool_error {
-                span.set_attribute(KeyValue::new("countersign.error.code", code));
-            }
-            if let Some(statement) = progress.statement {
-                span.set_attribute(KeyValue::new("db.query.text", statement));
-            }
-            span.end();
+        let span = &mut self.span;
+        if let Some(error) = error {
+            span.set_attribute(error);
+            // Messages of errors may contain values.
+            span.set_status(Status::error(""));
         }
-        if let Some((_, histogram)) = &self.telemetry.metrics {
-            self.attributes.extend(error);
-            histogram.record(self.began.elapsed().as_secs_f64(), &self.attributes);
+        if let Outcome::Error(code) = outcome {
+            span.set_attribute(KeyValue::new("rpc.response.status_code", code.to_string()));
         }
+        if let Some(code) = progress.tool_error {
+            span.set_attribute(KeyValue::new("countersign.error.code", code));
+        }
+        if let Some(statement) = progress.statement {
+            span.set_attribute(KeyValue::new("db.query.text", statement));
+        }
+        span.end();
     }
 }
 

@@ -1,13 +1,11 @@
-//! A collector of OpenTelemetry: it takes spans and metrics over OTLP/HTTP, and shows them to the test.
+//! A collector of OpenTelemetry: it takes spans over OTLP/HTTP, and shows them to the test.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
-use opentelemetry_proto::tonic::metrics::v1::metric;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,21 +18,12 @@ use crate::poll;
 #[derive(Debug, Default, Clone)]
 pub struct Observed {
     pub spans: Vec<Span>,
-    /// The histograms as they were exported last, by name and unit.
-    pub histograms: BTreeMap<String, Vec<Series>>,
     /// The attributes of the process.
     pub resource: BTreeMap<String, String>,
     /// The bytes of all requests.
     pub bytes: Vec<u8>,
     /// The heads of all requests.
     pub heads: Vec<String>,
-}
-
-/// The values of a histogram with the same attributes.
-#[derive(Debug, Clone)]
-pub struct Series {
-    pub attributes: BTreeMap<String, String>,
-    pub count: u64,
 }
 
 impl Observed {
@@ -116,18 +105,6 @@ async fn receive(mut stream: TcpStream, observed: Arc<Mutex<Observed>>) {
             for spans in request.resource_spans {
                 observed.resource = texts(&spans.resource.unwrap_or_default().attributes);
                 observed.spans.extend(spans.scope_spans.into_iter().flat_map(|scope| scope.spans));
-            }
-        } else if head.starts_with("POST /v1/metrics ") {
-            let request = ExportMetricsServiceRequest::decode(body.as_slice()).expect("metrics");
-            let metrics = request.resource_metrics.into_iter().flat_map(|metrics| metrics.scope_metrics);
-            for metric in metrics.flat_map(|scope| scope.metrics) {
-                let Some(metric::Data::Histogram(histogram)) = metric.data else { continue };
-                let name = format!("{} in {}", metric.name, metric.unit);
-                let points = histogram
-                    .data_points
-                    .iter()
-                    .map(|point| Series { attributes: texts(&point.attributes), count: point.count });
-                observed.histograms.insert(name, points.collect());
             }
         }
         observed.bytes.extend(body);

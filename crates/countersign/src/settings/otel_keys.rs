@@ -15,7 +15,7 @@ keys! {
     /// OpenTelemetry: the table `[otel]`.
     #[command(next_help_heading = "Options for OpenTelemetry")]
     OtelKeys {
-        /// Collector of OpenTelemetry that takes spans and metrics of requests over OTLP/HTTP, such as
+        /// Collector of OpenTelemetry that takes spans of requests over OTLP/HTTP, such as
         /// http://localhost:4318. Default: OTEL_EXPORTER_OTLP_ENDPOINT, or nothing is exported.
         #[arg(id = "otel_endpoint", long = "otel-endpoint", env = "COUNTERSIGN_OTEL_ENDPOINT", value_name = "URL",
               hide_short_help = true)]
