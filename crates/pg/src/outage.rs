@@ -1,7 +1,8 @@
 //! Limits the server's log while PostgreSQL does not answer: one message at the beginning of an outage, then one a
 //! minute. Without the limit there would be one a second, since servers query the ledger every second.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::client::error::Error;
@@ -9,10 +10,10 @@ use crate::client::error::Error;
 /// The time between two messages about the same outage.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The outage of the database of this process.
+/// The outage of the databases of this process.
 static OUTAGE: Outage = Outage { logged: Mutex::new(None) };
 
-/// When a message about the outage was last logged; `None` while PostgreSQL answers.
+/// When a message about the outage was last logged; `None` if none was since a database answers again.
 #[derive(Debug)]
 struct Outage {
     logged: Mutex<Option<Instant>>,
@@ -28,8 +29,8 @@ impl Outage {
         is_due
     }
 
-    fn end(&self) -> bool {
-        self.logged.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
+    fn end(&self) {
+        *self.logged.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -52,10 +53,21 @@ pub fn log(error: &Error, what: &str) {
     }
 }
 
-/// Notes that PostgreSQL has answered, so that the next outage is logged at once.
-pub fn end() {
-    if OUTAGE.end() {
-        tracing::info!("the database answers again");
+/// Whether one database is away. One that answers does not end the outage of another.
+#[derive(Debug, Clone, Default)]
+pub struct Absence(Arc<AtomicBool>);
+
+impl Absence {
+    /// Notes what the database of this name has answered. After its outage, the next one is logged at once.
+    pub fn note<T>(&self, database: &str, answer: &Result<T, Error>) {
+        match answer {
+            Ok(_) if self.0.swap(false, Ordering::Relaxed) => {
+                OUTAGE.end();
+                tracing::info!(database, "the database answers again");
+            }
+            Err(error) if is_outage(error) => self.0.store(true, Ordering::Relaxed),
+            _ => {}
+        }
     }
 }
 
@@ -79,7 +91,7 @@ mod tests {
         let (outage, start) = (Outage { logged: Mutex::new(None) }, Instant::now());
         let due = |seconds| outage.is_due(start + Duration::from_secs(seconds));
         assert_eq!([0, 1, 59, 60, 61, 119, 120].map(due), [true, false, false, true, false, false, true]);
-        assert!(outage.end() && !outage.end());
+        outage.end();
         assert_eq!([121, 122].map(due), [true, false], "another outage");
     }
 }

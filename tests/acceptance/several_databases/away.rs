@@ -101,6 +101,36 @@ async fn readyz_is_degraded_while_one_is_away_and_unavailable_without_any() {
     server.until_status("/readyz", StatusCode::SERVICE_UNAVAILABLE).await;
 }
 
+/// H-1: one that answers every second does not end the outage of the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_outage_of_one_database_is_one_line_and_ends_with_it() {
+    let shop = Shop::new().await;
+    let [proxy, staging] = [Proxy::before(&shop.production), Proxy::before(&shop.staging)];
+    let production = format!("{:?}", shop.production.url());
+    let config = behind(&shop, &staging, "").replace(&production, &format!("{:?}", proxy.url()));
+    let mut command = shop.folder.command(&config);
+    command.args(["serve", "--http", "127.0.0.1:0"]);
+    let server = HttpServer::start(command).await;
+    poll::until("both answer", async || server.until_status("/readyz", StatusCode::OK).await.contains("\"ready\""))
+        .await;
+    // The worker of proposals asks the ledger of a database that is used every second.
+    let client = server.session("2025-11-25").await;
+    for name in ["shop", "shop_staging"] {
+        assert_eq!(client.call("query_database", at(name, json!({"query": ONE}))).await["success"], true, "{name}");
+    }
+    let before = server.log().lines().count();
+    staging.refuse();
+    server.logged("outage").await;
+    let asked = proxy.traffic()[0];
+    poll::until("the ledger of production is asked", async || proxy.traffic()[0] > asked + 6).await;
+    let log = server.log();
+    let lines: Vec<&str> = log.lines().skip(before).filter(|line| line.contains("outage")).collect();
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    staging.accept_connections();
+    let said = server.logged("the database answers again").await;
+    assert!(said.contains(shop.staging.name()), "{said}");
+}
+
 /// Calls that hang in one database take neither the connections nor the turns of the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swallowed_network_of_one_database_costs_the_others_nothing() {

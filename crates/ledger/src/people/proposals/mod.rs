@@ -96,6 +96,7 @@ pub struct Proposals {
     /// Bounds the executions for which no caller waits, because the calls of agents need sessions, too.
     executing: Arc<Semaphore>,
     previewing: Arc<Semaphore>,
+    absence: outage::Absence,
 }
 
 const WHOLE_SQL: &str = concat!(
@@ -156,7 +157,8 @@ impl Proposals {
         let fingerprints = settings.fingerprints.clone();
         let executing = Arc::new(Semaphore::new(AT_ONCE.min(settings.sessions)));
         let previewing = Arc::new(Semaphore::new((settings.sessions / 2).max(1)));
-        Self { writer, gate, records, fingerprints, lifetime, call_deadline, executing, previewing }
+        let absence = outage::Absence::default();
+        Self { writer, gate, records, fingerprints, lifetime, call_deadline, executing, previewing, absence }
     }
 
     /// The correlation id and the answer of an identical write that is in force, in which case no proposal is needed.

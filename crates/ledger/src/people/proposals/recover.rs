@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use pg::outage;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 
@@ -36,8 +35,8 @@ impl Proposals {
     pub async fn recover(&self, executors: &Arc<ExecutorRegistry>) -> Result<(), Failure> {
         let deadline = Instant::now() + self.call_deadline;
         let open = self.writer.run_one(CONFIRMED_SQL, &tool_definitions(executors), deadline).await;
+        self.absence.note(&self.writer.target().dbname, &open);
         let open = open.map_err(|error| ledger_failure(&error))?;
-        outage::end();
         for row in &open.rows {
             let [Some(id), is_intact, is_overdue] = row.as_slice() else { continue };
             let Some(id) = ProposalId::parse(id) else { continue };
