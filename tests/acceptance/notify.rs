@@ -314,6 +314,12 @@ async fn a_secret_that_every_user_may_read_is_a_warning() {
             "every user of this machine may read the secret in {path} (secret_file of [notify]): chmod 600 {path}"
         );
         assert_eq!(said.contains(&warning), is_open, "{mode:o}: {said}");
+        // H-2: as is the key of TLS. This one ends the server, since it is none.
+        let mut command = Command::new(countersign());
+        command.env("DATABASE_URL", db.url()).args(["serve", "--http", "127.0.0.1:0"]).stdin(Stdio::null());
+        command.arg("--http-tls-key").arg(&secret).arg("--http-tls-certificate").arg(&secret);
+        let said = String::from_utf8(command.output().await.unwrap().stderr).unwrap();
+        assert_eq!(said.contains(&format!("{path} (tls_key of [http])")), is_open, "{mode:o}: {said}");
     }
 }
 

@@ -165,6 +165,7 @@ impl ConfigSources {
         let open_secret_files = open_secret_files([
             ("secret_file of [notify]", &keys.notify.secret_file),
             ("client_secret_file of [console.oidc]", &keys.oidc_secret.client_secret_file),
+            ("tls_key of [http]", &keys.http.tls_key),
         ]);
         let ServerGroups { serve, log, ask, notify, otel, http, .. } = keys;
         let profiles = file.profiles.iter().map(|own| own.profile.name.as_str());
