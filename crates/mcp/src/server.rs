@@ -165,15 +165,14 @@ impl McpServer {
         &self,
         context: &RequestContext<RoleServer>,
         transport: &TransportContext,
+        registry: &Arc<Registry>,
         params: &CallToolRequestParams,
     ) -> Result<CallToolResponse, ErrorData> {
-        // Read once, so that the call ends with the tools that it began with.
-        let registry = self.registry(transport);
         let mode = Elicitation::mode(context);
         let decision = self.elicitation.decision(params, &self.principal)?;
         let client = self.client_info(context, transport);
         let principal = Principal { client, ..self.principal.clone() };
-        let (mut result, mut permit) = self.run_tool(&registry, params, &principal, mode, decision).await?;
+        let (mut result, mut permit) = self.run_tool(registry, params, &principal, mode, decision).await?;
         if let Some(question) = result.question.take() {
             match mode {
                 ElicitationMode::InputRequired => {
@@ -184,7 +183,7 @@ impl McpServer {
                     let elicited = self.elicitation.elicit(&question, context);
                     let decision = self.session.run_until_cancelled(elicited).await.flatten();
                     if decision.is_some() {
-                        (result, permit) = self.run_tool(&registry, params, &principal, mode, decision).await?;
+                        (result, permit) = self.run_tool(registry, params, &principal, mode, decision).await?;
                     }
                 }
                 ElicitationMode::Unsupported => {}
@@ -350,12 +349,13 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let transport = TransportContext::of(&context);
+        // Read once, so that the call ends with the tools that it began with.
         let registry = self.registry(&transport);
         let info = registry.info(&params.name);
         let is_read = info.is_some_and(|info| info.hints.read_only);
         let answer = async {
             tokio::select! {
-                result = self.answer_call(&context, &transport, &params) => {
+                result = self.answer_call(&context, &transport, &registry, &params) => {
                     self.completed_calls.send_modify(|count| *count += 1);
                     result
                 }
