@@ -293,3 +293,21 @@ fn only_the_ledger_reads_a_value_that_passed_no_mask() {
     }
     assert!(used > 5, "the source was not read");
 }
+
+/// H-4: `Cargo.toml` sends its readers to this page.
+#[test]
+fn the_page_of_dependencies_has_every_third_party() {
+    let read = |path: &str| std::fs::read_to_string(testkit::repository().join(path)).unwrap();
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+    let page = read("docs/internals/dependencies.md");
+    let words: std::collections::BTreeSet<&str> =
+        page.split(|c: char| !c.is_ascii_alphanumeric() && !['-', '_'].contains(&c)).collect();
+    let missing: Vec<&String> = manifest["workspace"]["dependencies"]
+        .as_table()
+        .unwrap()
+        .iter()
+        .filter(|(name, given)| given.get("path").is_none() && !words.contains(name.as_str()))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

@@ -171,11 +171,10 @@ async fn the_two_commands_of_the_readme_let_an_agent_propose_a_write() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_readme_from_init_to_the_first_write_and_back() {
     let shop = Shop::new().await;
-    let script = sample("README.md", "cargo build --release");
-    let script = script.replace("cargo build --release\n", "").replace("target/release/", "");
+    let script = sample("README.md", "export DATABASE_URL=postgresql://me");
     shop.shell(&shop.filled_in(&script), "secret\nsecret\n").await;
 
-    let install = sample("README.md", "target/release/countersign install").replace("target/release/", "");
+    let install = sample("README.md", "countersign install --client cursor --name shop --manifest");
     shop.shell(&format!("export DATABASE_URL='{}'\n{install}", shop.url("countersign_writer")), "").await;
     let server = shop.installed("shop").await;
     let call = json!({"id": 17, "status": "shipped"});
