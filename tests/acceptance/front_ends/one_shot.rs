@@ -29,24 +29,6 @@ async fn a_query_answers_one_result_in_the_order_of_its_columns() {
 }
 
 #[tokio::test]
-async fn both_front_ends_give_the_same_events() {
-    let db = database().await;
-    let sql = "select $1::int4 + 1 as n, $2::text as t";
-    let query =
-        FrontEndOutput::of(front_end("query", &db).args(["--sql", sql, "--param", "2=it's", "--param", "1=41"]))
-            .await
-            .single_event();
-    let psql =
-        FrontEndOutput::of(front_end("psql", &db).args(["-c", sql, "-v", "1=41", "-v", "2=it's"])).await.single_event();
-    let without_time = |mut event: serde_json::Value| {
-        event["trace"]["duration_ms"] = 0.into();
-        event
-    };
-    assert_eq!(query["rows"], json!([{"n": 42, "t": "it's"}]));
-    assert_eq!(without_time(query), without_time(psql));
-}
-
-#[tokio::test]
 async fn psql_is_no_more_than_its_flags() {
     let db = database().await;
     for text in ["\\d", "select :name", "\\x"] {
@@ -157,20 +139,6 @@ async fn a_dry_run_prints_parameters_and_columns_and_runs_nothing() {
 }
 
 #[tokio::test]
-async fn parameters_are_numbered_without_gaps() {
-    for given in [vec!["2=x"], vec!["0=x"], vec!["x=1"], vec!["1"], vec!["1=a", "1=b"]] {
-        let mut command = bare_front_end("query");
-        command.args(["--sql", "select $1::text"]);
-        for param in &given {
-            command.args(["--param", param]);
-        }
-        let told = FrontEndOutput::of(&mut command).await;
-        assert_eq!(told.status, 2, "{given:?}");
-        assert_eq!(told.single_event()["error_code"], "invalid_request", "{given:?}");
-    }
-}
-
-#[tokio::test]
 async fn a_value_stays_a_value() {
     let db = database().await;
     db.run("create table t (a text)").await;
@@ -249,38 +217,6 @@ async fn no_secret_is_in_any_log_and_rows_are_unchanged() {
     let silent = FrontEndOutput::of(front_end("query", &db).args(["--sql", "select 1"])).await;
     assert_eq!(silent.events.len(), 1);
     db.run("drop role keeper").await;
-}
-
-#[tokio::test]
-async fn a_statement_comes_from_a_file_or_from_standard_input() {
-    let db = database().await;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("q.sql");
-    std::fs::write(&file, "-- a comment\n select 1 as one;\n").unwrap();
-    for (front, flag) in [("query", "--sql-file"), ("psql", "-f")] {
-        let told = FrontEndOutput::of(front_end(front, &db).arg(flag).arg(&file)).await;
-        assert_eq!(told.single_event()["rows"], json!([{"one": 1}]), "{front}");
-    }
-    let missing = FrontEndOutput::of(front_end("query", &db).args(["--sql-file", "/nowhere.sql"])).await;
-    assert_eq!(missing.status, 2);
-    assert!(missing.single_event()["error"].as_str().unwrap().contains("/nowhere.sql"));
-}
-
-#[tokio::test]
-async fn help_has_no_short_flags_and_bad_flags_are_named() {
-    for front in ["query", "pipe"] {
-        let output = bare_front_end(front).arg("--help").output().await.unwrap();
-        let help = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success() && output.stderr.is_empty(), "{help}");
-        let short = help.lines().filter(|line| {
-            let line = line.trim_start();
-            line.starts_with('-') && !line.starts_with("--") && !line.starts_with("- ")
-        });
-        assert_eq!(short.collect::<Vec<_>>(), Vec::<&str>::new(), "{front}");
-    }
-    let told = FrontEndOutput::of(bare_front_end("query").args(["-c", "select 1"])).await;
-    assert_eq!(told.status, 2);
-    assert!(told.single_event()["error"].as_str().unwrap().contains("-c"));
 }
 
 #[tokio::test]

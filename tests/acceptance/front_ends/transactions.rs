@@ -275,16 +275,6 @@ async fn a_transaction_of_more_queries_than_are_taken_at_once_is_committed_whole
 }
 
 #[tokio::test]
-async fn a_transaction_open_at_the_end_is_rolled_back() {
-    let db = database().await;
-    let mut pipe = plain(&db).await;
-    command(&mut pipe, "begin", json!({"read_only": false})).await;
-    assert_eq!(pipe.run("a", "insert into t values (1)").await["code"], "result");
-    assert_eq!(pipe.finish().await.status, 0);
-    assert_eq!(db.value("select count(*) from t").await, "0");
-}
-
-#[tokio::test]
 async fn other_sessions_go_on_beside_a_transaction() {
     let db = database().await;
     let mut pipe = plain(&db).await;

@@ -3,7 +3,6 @@
 mod readers;
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
@@ -22,19 +21,6 @@ async fn a_fast_query_overtakes_a_slow_one() {
     pipe.send(r#"{"code":"cancel","id":"slow"}"#).await;
     assert_eq!(pipe.brief(1).await, ["error slow cancelled"]);
     assert_eq!(pipe.finish().await.0, ["close"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn queries_run_side_by_side() {
-    let mut pipe = Pipe::start(&[]);
-    let begun = Instant::now();
-    for id in 0..8 {
-        pipe.query(&format!("q{id}"), "sleep 500", "").await;
-    }
-    let mut ended = pipe.brief(8).await;
-    ended.sort();
-    assert_eq!(ended, (0..8).map(|id| format!("result q{id} ROWS 0")).collect::<Vec<_>>());
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
@@ -147,20 +133,6 @@ async fn a_signal_ends_the_pipe_like_close() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_signal_does_not_wait_for_what_is_in_flight() {
-    let mut pipe = Pipe::start(&[]);
-    pipe.query("q", "wait", "").await;
-    pipe.until_noted("wait on").await;
-    let begun = Instant::now();
-    pipe.stop.asked.cancel();
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    pipe.stop.urged.cancel();
-    assert_eq!(pipe.brief(2).await, ["error q cancelled", "close"]);
-    assert_eq!(in_time(pipe.ended).await.unwrap().code, 0);
-    assert_eq!(begun.elapsed().as_secs(), 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_running_commit_is_not_stopped_and_reports_its_outcome() {
     let write = r#","options":{"read_only":false}"#;
     let mut pipe = Pipe::start(&[]);
@@ -187,15 +159,6 @@ async fn a_cancelled_write_of_output_ends_as_cancelled() {
     pipe.until_noted("deaf on").await;
     pipe.send(r#"{"code":"cancel","id":"q"}"#).await;
     assert_eq!(pipe.brief(1).await, ["error q cancelled"]);
-}
-
-#[tokio::test]
-async fn a_result_that_does_not_fit_is_no_write() {
-    let mut pipe = Pipe::start(&[]);
-    let options = r#","options":{"read_only":false,"inline_max_rows":1}"#;
-    pipe.query("w", "write-returning 2", options).await;
-    assert_eq!(pipe.brief(1).await, ["error w result_too_large"]);
-    assert!(!pipe.fake.notes().contains(&"committed".to_owned()));
 }
 
 #[tokio::test]

@@ -60,17 +60,6 @@ async fn the_statement_is_an_argument_a_file_or_standard_input() {
 }
 
 #[tokio::test]
-async fn a_dry_run_describes_and_does_not_run() {
-    let arguments = ["--sql", "write 1", "--write", "--dry-run", "--param", "2=b", "--param", "1=a"];
-    let (lines, code, fake) = command(Query, &arguments, "").await;
-    let expected = r#"{"code":"dry_run","sql":"write 1","params":["a","b"],"param_types":["text"],"columns":[{"name":"n","type":"int4"}],"session":"default","trace":{"duration_ms":0}}"#;
-    assert_eq!((settled(&lines[0]).as_str(), code, lines.len()), (expected, 0, 1));
-    assert_eq!(fake.notes(), ["described", "drained"]);
-    let (lines, code, _) = command(Query, &["--sql", "duplicate", "--dry-run"], "").await;
-    assert_eq!((brief(&event(&lines)).as_str(), code), ("sql_error query 23505", 1));
-}
-
-#[tokio::test]
 async fn both_parsers_give_the_same_events() {
     let variables = [("COUNTERSIGN_DSN_SECRET", "postgresql://no:hunter2@nowhere/d"), ("PGHOST", "no")];
     let ours = ["--sql", "settings", "--host", "h", "--port", "7", "--user", "u", "--dbname", "d"];
@@ -114,16 +103,4 @@ async fn log_events_come_with_the_filter_only() {
     let told: Value = serde_json::from_str(&lines[1]).unwrap();
     assert_eq!((&told["event"], &told["error_code"]), (&"query.error".into(), &"connect_failed".into()));
     assert_eq!(command(Query, &["--sql", "rows 1"], "").await.0.len(), 1);
-}
-
-#[tokio::test]
-async fn other_forms_of_output() {
-    let (lines, _, _) = command(Query, &["--sql", "rows 1", "--output", "yaml"], "").await;
-    assert!(lines[0] == "---" && lines.contains(&"code: result".to_owned()), "{lines:?}");
-    assert!(lines.iter().any(|line| line.starts_with("  duration: ") && line.ends_with("ms")), "{lines:?}");
-    let (lines, _, _) = command(Psql, &["-c", "rows 1", "--output=plain"], "").await;
-    assert!(lines.len() == 1 && lines[0].starts_with("code=result id=query session=default "), "{lines:?}");
-    let (lines, code, _) = command(Query, &["--sql", "rows 1", "--output", "xml"], "").await;
-    assert_eq!((brief(&event(&lines)).as_str(), code), ("error invalid_request", 2));
-    assert!(lines[0].contains("json, yaml, plain"), "{lines:?}");
 }

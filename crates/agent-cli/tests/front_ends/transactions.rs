@@ -131,21 +131,6 @@ async fn after_a_cancelled_begin_the_following_statements_are_not_committed() {
 }
 
 #[tokio::test]
-async fn each_session_has_its_own_transaction() {
-    let mut pipe = Pipe::start(&[]);
-    pipe.send(r#"{"code":"config","sessions":{"b":{}}}"#).await;
-    pipe.send(r#"{"code":"begin","id":"t"}"#).await;
-    assert_eq!(pipe.brief(2).await, ["config", "result t BEGIN"]);
-    pipe.fake.notes();
-    pipe.query("q", "rows 1", r#","session":"b""#).await;
-    pipe.send(r#"{"code":"commit","id":"c","session":"b"}"#).await;
-    let mut events = pipe.brief(2).await;
-    events.sort();
-    assert_eq!(events, ["error c invalid_request", "result q ROWS 1"]);
-    assert_eq!(pipe.fake.notes(), ["rows 1 on b"]);
-}
-
-#[tokio::test]
 async fn a_transaction_open_at_the_end_is_rolled_back() {
     let mut pipe = Pipe::start(&[]);
     pipe.send(BEGIN).await;
