@@ -18,8 +18,7 @@ use crate::settings::LogFormat;
 /// Crates that, below this level, log whole messages with the texts of queries and parameters. rmcp logs a warning
 /// for every request that is invalid or that its client cancels. The client gets an error anyway, and could fill the
 /// log.
-const TALKATIVE: [(&str, Level); 3] =
-    [("rmcp", Level::ERROR), ("refinery_core", Level::WARN), ("tokio_postgres", Level::WARN)];
+const TALKATIVE: [(&str, Level); 2] = [("rmcp", Level::ERROR), ("refinery_core", Level::WARN)];
 
 pub(crate) fn start(level: &str, format: LogFormat) -> anyhow::Result<()> {
     let asked = EnvFilter::try_new(level).with_context(|| {

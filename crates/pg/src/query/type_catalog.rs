@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tokio_postgres::types::{Kind, Type};
+use postgres_types::{Kind, Type};
 use types::{CompositeField, PgType, Scalar, TypeKind};
 
 use crate::client::error::Error;

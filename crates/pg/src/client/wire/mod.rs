@@ -1,7 +1,7 @@
 //! The frontend side of PostgreSQL's protocol, version 3 (PostgreSQL manual, "Frontend/Backend Protocol"), over the
 //! messages of the `postgres-protocol` crate.
 //!
-//! tokio-postgres is a dependency anyway, but it does not replace this module. It requests every result in binary
+//! tokio-postgres, the client of tests, does not replace this module. It requests every result in binary
 //! form: types without a binary send function (`aclitem`, types of many extensions) cannot be read that way, and the
 //! binary form of `regclass`, `money` or `record` lacks what only the server knows. It also holds a whole row in
 //! memory, however large, and puts a Sync after every statement, so that a pipeline cannot stop at its first error.

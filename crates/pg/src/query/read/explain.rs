@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use postgres_types::Type;
 use serde_json::Value;
 use tokio::time::Instant;
-use tokio_postgres::types::Type;
 
 use super::fetch::{FetchError, StatementHandle};
 use super::function_policy::{failure, plan_too_large};

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio_postgres::types::Type;
+use postgres_types::Type;
 use types::{PgType, TypeKind};
 
 use super::page_plan::{OrderProblem, PlannedOrder, TableName};

@@ -7,8 +7,8 @@
 //! A draft has all other parts converted, and lists the [`Unresolved`] parts in order.
 
 use bytes::{Buf, Bytes};
+use postgres_types::Type;
 use serde_json::{Map, Value};
-use tokio_postgres::types::Type;
 use types::{PgType, Scalar, TypeKind};
 
 use super::decode::{MAX_DEPTH, decode, json_text};
