@@ -54,14 +54,14 @@ create function countersign.read_partition(day date) returns text language sql s
 $$ select 'read_log_' || to_char(day, 'YYYYMMDD') $$;
 comment on function countersign.read_partition(date) is 'The name of the partition of a day.';
 
-create function countersign.read_partitions() returns table (day date, relation oid)
+create function countersign.read_partitions() returns table (day date, relation oid, is_last_day boolean)
 language sql volatile set search_path = pg_catalog, pg_temp as $$
-    select d.day, c.oid
+    select d.day, c.oid, (d.day + 1)::timestamp at time zone 'UTC' > clock_timestamp() - interval '1 day'
     from pg_inherits i join pg_class c on c.oid = i.inhrelid
     cross join lateral to_date(substring(c.relname from '^read_log_([0-9]{8})$'), 'YYYYMMDD') d (day)
     where i.inhparent = 'countersign.read_log'::regclass and d.day is not null order by d.day
 $$;
-comment on function countersign.read_partitions() is 'The days of the log.';
+comment on function countersign.read_partitions() is 'The days of the log. A day of which the last 24 hours are a part is never pruned.';
 
 -- CREATE TABLE .. PARTITION OF would lock out readers of the whole log. ATTACH locks out only other changes of the same kind.
 create function countersign.make_read_partitions(first_day date, last_day date) returns void
@@ -123,44 +123,33 @@ end $$;
 comment on function countersign.log_reads(uuid, bigint, bigint, bigint, text[]) is
     'Writes a batch of a server, given as one array for each column; false if it was written before. Times are microseconds by the clock of the server, which says when it sent them.';
 
-create function countersign.expire_reads(keep_days integer) returns bigint
-language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '500ms' as $$
+create function countersign.drop_reads(doomed date, who text) returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-    doomed   date;
-    entries  bigint;
-    removed  bigint := 0;
+    removed  bigint;
     now_at   timestamptz := clock_timestamp();
     today    date := (now_at at time zone 'UTC')::date;
 begin
-    perform countersign.refuse_within_a_write();
-    -- Whoever has the login of the servers cannot remove what is newer.
-    if keep_days is null or keep_days < 7 then
-        raise exception 'reads are kept for 7 days at least' using errcode = '22023';
+    if not exists (select from countersign.read_partitions() p where p.day = doomed and not p.is_last_day) then
+        raise exception 'the log of % is not there, or it is of the last day', doomed using errcode = '22023';
     end if;
-    -- One server at a time. 1668641651 is the lock of `make_read_partitions`.
-    if not pg_try_advisory_xact_lock(1668641652) then
-        return 0;
-    end if;
-    for doomed in select p.day from countersign.read_partitions() p where p.day < today - keep_days
-    loop
-        execute format('select count(*) from countersign.%I', countersign.read_partition(doomed)) into entries;
-        -- DROP waits for readers of the log, and servers would wait behind it.
-        execute format('drop table countersign.%I', countersign.read_partition(doomed));
-        perform countersign.make_read_partitions(today, today + 1);
-        insert into countersign.read_log (read_at, login, outcome, entries, first_at, last_at)
-        values (now_at, session_user, 'pruned', entries, doomed::timestamp at time zone 'UTC', (doomed + 1)::timestamp at time zone 'UTC');
-        removed := removed + entries;
-    end loop;
+    execute format('select count(*) from countersign.%I', countersign.read_partition(doomed)) into removed;
+    -- DROP waits for readers of the log, and servers would wait behind it.
+    perform set_config('lock_timeout', '500ms', true);
+    execute format('drop table countersign.%I', countersign.read_partition(doomed));
+    perform countersign.make_read_partitions(today, today + 1);
+    insert into countersign.read_log (read_at, login, actor, outcome, entries, first_at, last_at)
+    values (now_at, session_user, who, 'pruned', removed, doomed::timestamp at time zone 'UTC', (doomed + 1)::timestamp at time zone 'UTC');
     return removed;
 end $$;
-comment on function countersign.expire_reads(integer) is
-    'Removes the days of the log that are older, and says so in the log; the number of their rows. Gives way to readers.';
+comment on function countersign.drop_reads(date, text) is
+    'Removes the log of one day, and says so in the log; the number of its rows. For members of the owner.';
 
 create function countersign.protect_read_log() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
     raise exception 'the log of reads is append-only' using errcode = '42501';
 end $$;
-comment on function countersign.protect_read_log() is 'A row of the log never changes. `expire_reads` removes whole days.';
+comment on function countersign.protect_read_log() is 'A row of the log never changes. `drop_reads` removes whole days.';
 create trigger protect_read_log before update or delete on countersign.read_log
     for each row execute function countersign.protect_read_log();

@@ -59,7 +59,6 @@ grant execute on function
     countersign.state_keys(),
     countersign.note_fingerprint_key(text),
     countersign.log_reads(uuid, bigint, bigint, bigint, text[]),
-    countersign.expire_reads(integer),
     countersign.apply_policy(text, bytea, text, text, text, text, text, text, text, uuid, text, text[], boolean[], integer, integer, boolean),
     countersign.apply_row_limit(uuid, bigint, integer, boolean)
     to {writer};

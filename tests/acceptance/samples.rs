@@ -186,6 +186,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/topics/notifications.md", "countersign proposals watch", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/topics/proposals.md", "[[tool]]", "the_sample_of_several_people_is_accepted"),
     ("docs/topics/read-log.md", "select read_at", "the_statements_about_the_log_of_reads_run_as_an_operator"),
+    ("docs/topics/read-log.md", "select p.day", "the_statements_about_the_log_of_reads_run_as_an_operator"),
     ("docs/topics/monitoring.md", "*/5 * * * *", "jobs_of_cron"),
     ("docs/topics/monitoring.md", "- alert:", "the_alerts_of_the_page_are_of_metrics_that_exist"),
     ("docs/topics/monitoring.md", "5 0 * * *", "jobs_of_cron"),

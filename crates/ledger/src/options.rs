@@ -27,8 +27,6 @@ pub struct LedgerOptions {
     pub sessions: usize,
     /// Which reads are logged, and in what detail.
     pub read_log: ReadLogDetail,
-    /// The age in days at which entries of the log of reads are removed, at least 7.
-    pub keep_reads_days: u32,
     /// Who signs the checkpoints of the ledger's log.
     pub signing: Signing,
 }
@@ -43,7 +41,6 @@ impl Default for LedgerOptions {
             proposal_lifetime: Duration::from_secs(30 * 60),
             sessions: 16,
             read_log: ReadLogDetail::Off,
-            keep_reads_days: 90,
             signing: Signing::default(),
         }
     }

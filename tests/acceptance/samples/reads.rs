@@ -31,4 +31,8 @@ async fn the_statements_about_the_log_of_reads_run_as_an_operator() {
     let printed = shop.shell(&format!("psql -X -A -t '{}' <<'END'\n{statements}\nEND", shop.url("olga")), "").await;
     assert!(printed.contains("|anna|query_database|sql_error|"), "{printed}");
     assert!(printed.contains("shop.orders|3|1|"), "{printed}");
+    shop.run("select countersign.make_read_partitions(current_date - 100, current_date - 99)").await;
+    let removal = sample("docs/topics/read-log.md", "select p.day");
+    let removed = shop.shell(&format!("psql -X -A -t '{}' <<'END'\n{removal}\nEND", shop.url("postgres")), "").await;
+    assert_eq!(removed.lines().count(), 2, "{removed}");
 }

@@ -183,7 +183,6 @@ fn ledger_options(
         proposal_lifetime: write.proposal_lifetime_s.map_or(default.proposal_lifetime, |time| time.duration()),
         sessions: limits.write_sessions.map_or(default.sessions, |sessions| sessions.get() as usize),
         read_log: reads.log.unwrap_or_default().into(),
-        keep_reads_days: reads.keep_days.map_or(default.keep_reads_days, |days| days.get()),
         ..default
     })
 }

@@ -6,7 +6,6 @@ use ledger::ReadLogDetail;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::bounded::Bounded;
 use super::key_group::keys;
 
 pub(super) const READS: &str = "reads";
@@ -18,9 +17,6 @@ keys! {
         /// which result), or text (with the statements, up to 8 KiB each).
         #[arg(id = "reads_log", long = "reads-log", env = "COUNTERSIGN_READS_LOG", value_name = "DETAIL")]
         log: ReadsLog,
-        /// Servers remove whole days of the log that are older than this many days. Default: 90.
-        #[arg(id = "reads_keep_days", long = "reads-keep-days", env = "COUNTERSIGN_READS_KEEP_DAYS", value_name = "DAYS")]
-        keep_days: Bounded<7, 36_500>,
     }
 }
 

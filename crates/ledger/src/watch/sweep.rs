@@ -1,4 +1,4 @@
-//! Ends attempts that a killed server left pending, seals final records, signs the log, and removes old reads.
+//! Ends attempts that a killed server left pending, seals final records, and signs the log.
 //!
 //! ```text
 //! server 1   admit ............ claim | killed
@@ -21,7 +21,6 @@ use crate::write::obstacle::LedgerObstacle;
 /// its statements and the time to resolve it.
 pub(crate) const BEYOND_DEADLINE: Duration = Duration::from_secs(30);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-const EXPIRE_INTERVAL: Duration = Duration::from_secs(3600);
 /// The maximum duration of sealing in one turn. What remains is sealed in the next turn, after a checkpoint of what
 /// was sealed.
 const SEAL_FOR: Duration = Duration::from_secs(45);
@@ -30,7 +29,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_ENDED: u32 = 1000;
 
 const KEY_SQL: &str = "select countersign.note_fingerprint_key($1)";
-const EXPIRE_SQL: &str = "select countersign.expire_reads($1::integer)";
 const SWEEP_SQL: &str = "select countersign.sweep(make_interval(secs => $1::double precision), $2::integer)::text";
 
 impl Ledger {
@@ -101,22 +99,11 @@ impl Ledger {
         }
     }
 
-    /// Removes the days of the log of reads that are too old.
-    async fn expire_reads(&self) {
-        let days = [Some(self.settings.keep_reads_days.to_string())];
-        match self.writer.run_one(EXPIRE_SQL, &days, Instant::now() + TIMEOUT).await {
-            Ok(_) => {}
-            // Readers of the log come first.
-            Err(error) => tracing::debug!(%error, "old reads will be removed later"),
-        }
-    }
-
     /// Sweeps and seals immediately, then every minute, as long as the future is polled.
     pub async fn run_sweeper(self) {
         let mut ticks = tokio::time::interval(SWEEP_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut pause = SealingPause::default();
-        let mut expired: Option<Instant> = None;
         loop {
             ticks.tick().await;
             match self.sweep().await {
@@ -129,10 +116,6 @@ impl Ledger {
             }
             if self.stop_or_resume().await {
                 self.seal_and_sign(&mut pause).await;
-            }
-            if expired.is_none_or(|expired| expired.elapsed() >= EXPIRE_INTERVAL) {
-                expired = Some(Instant::now());
-                self.expire_reads().await;
             }
             // Reports the fingerprint key of this server; `doctor` compares the keys of all servers.
             let key_id = [Some(self.settings.fingerprints.key_id())];

@@ -110,6 +110,8 @@ async fn servers_only_add_to_the_log_and_nobody_changes_it() {
             assert_eq!(run(&session, &statement).await.unwrap_err().code, "42501", "{statement}");
         }
     }
+    let today = "select countersign.drop_reads((now() - interval '5 days')::date, 'x')";
+    assert_eq!(run(&session, today).await.unwrap_err().code, "42501");
     // An agent with execute_sql runs its statement in the transaction of a write.
     let forged = format!(
         "begin; insert into countersign.admission (slot, correlation_id, account_id, tool_name, fingerprint, params, params_summary) \
@@ -132,41 +134,25 @@ async fn servers_only_add_to_the_log_and_nobody_changes_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_removes_the_days_that_are_too_old_and_none_of_the_last_seven() {
-    let database = ledger("read_expiry").await;
-    for age in [100, 31, 30, 8, 1] {
-        let day = format!("((now() at time zone 'UTC')::date - {age})");
-        database
-            .run(&format!(
-                "select countersign.make_read_partitions({day}, {day}); \
-                 insert into countersign.read_log (read_at, login, outcome) values ({day}::timestamp at time zone 'UTC', 'x', 'ok')"
-            ))
-            .await;
-    }
-    // As if servers had made these days.
-    database
-        .run(
-            "do $$ declare p regclass; begin for p in select relation from countersign.read_partitions() loop \
-                 execute format('alter table %s owner to %s', p, \
-                     (select c.relowner::regrole from pg_class c where c.oid = 'countersign.read_log'::regclass)); \
-             end loop; end $$",
-        )
-        .await;
-    let servers = [server(&database).await, server(&database).await];
-    let expire = |days: u32| format!("select countersign.expire_reads({days})");
-    for forbidden in [0, 6] {
-        assert_eq!(run(&servers[0], &expire(forbidden)).await.unwrap_err().code, "22023");
+async fn pruning_drops_whole_days_says_so_and_gives_way_to_readers() {
+    let database = ledger("read_prune").await;
+    let session = server(&database).await;
+    let day = 24 * HOUR;
+    log(&session, (Uuid::new_v4(), 1), &[6 * day, 6 * day, 5 * day, 0]).await.unwrap();
+    let drop = |days: u32| format!("select countersign.drop_reads((now() at time zone 'UTC')::date - {days}, 'anna')");
+    let owner = database.connect().await;
+    for recent in [0, 1] {
+        let refused = run(&owner, &drop(recent)).await.unwrap_err();
+        assert_eq!(refused.code, "22023", "a day of the last 24 hours");
     }
     let reader = database.connect().await;
     reader.batch_execute("begin; select count(*) from countersign.read_log").await.unwrap();
-    assert_eq!(run(&servers[0], &expire(30)).await.unwrap_err().code, "55P03", "it gives way to readers");
+    assert_eq!(run(&owner, &drop(6)).await.unwrap_err().code, "55P03");
     reader.batch_execute("commit").await.unwrap();
-    let both =
-        futures_util::future::join_all(servers.iter().map(|server| run(server, "select countersign.expire_reads(30)")));
-    let removed: u32 = both.await.into_iter().map(|removed| removed.unwrap()[0].parse::<u32>().unwrap()).sum();
-    assert_eq!(removed, 2);
-    assert_eq!(days(&database).await, ["-30:1", "-8:1", "-1:1", "0:2", "1:0"]);
-    let told = "select outcome, entries, last_at - first_at, (first_at at time zone 'UTC')::date - (now() at time zone 'UTC')::date \
-                from countersign.read_log where outcome = 'pruned' order by first_at";
-    assert_eq!(database.rows(told).await, [["pruned", "1", "1 day", "-100"], ["pruned", "1", "1 day", "-31"]]);
+    assert_eq!(run(&owner, &drop(6)).await.unwrap(), ["2"]);
+    assert_eq!(days(&database).await, ["-5:1", "-4:0", "-3:0", "-2:0", "-1:0", "0:2", "1:0"]);
+    let told = "select outcome, entries, actor, last_at - first_at, \
+                    (first_at at time zone 'UTC')::date = (now() at time zone 'UTC')::date - 6 \
+                from countersign.read_log where tool_name is null";
+    assert_eq!(database.rows(told).await, [["pruned", "2", "anna", "1 day", "t"]]);
 }
