@@ -148,14 +148,9 @@ struct Meter {
 }
 
 impl Meter {
-    /// Does what a server does each minute, so that the server of a run finds nothing to seal. It notes its key last.
-    async fn prepare(&self) {
-        self.db.run("select countersign.seal(100000); delete from countersign.fingerprint_key").await;
-    }
-
-    /// Waits until the server of a run has done its work of this minute.
-    async fn settle(&self) {
-        self.db.until_value("select count(*) from countersign.fingerprint_key", "1").await;
+    /// Leaves the server of a run nothing to seal.
+    async fn seal(&self) {
+        self.db.run("select countersign.seal(100000)").await;
     }
 
     async fn seen(&self) -> Vec<f64> {
@@ -174,10 +169,9 @@ impl Meter {
         command.env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0").args(["--profile", "admin"]);
         let written = if kind == Kind::Undo { self.writes(calls).await } else { Vec::new() };
         let mut undone = written.into_iter();
-        self.prepare().await;
+        self.seal().await;
         let before = self.seen().await;
-        let server = Server::start(command).await;
-        self.settle().await;
+        let server = self.db.settled(Server::start(command)).await;
         for _ in 0..calls {
             self.next += 1;
             let id = 1 + self.next % 2000;
@@ -216,11 +210,10 @@ impl Meter {
         let mut command = HttpServer::command(&self.db);
         command.args(["--profile", "admin"]).arg("--manifest").arg(self.manifest.path());
         command.env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0");
-        self.prepare().await;
+        self.seal().await;
         let before = self.seen().await;
-        let mut server = HttpServer::start(command).await;
+        let mut server = self.db.settled(HttpServer::start(command)).await;
         let client = server.session("2025-11-25").await;
-        self.settle().await;
         for _ in 0..calls {
             self.next += 1;
             let arguments = json!({"id": 1 + self.next % 2000, "by": self.next});

@@ -361,6 +361,15 @@ impl Database {
         poll::until(&format!("{wanted} from {sql}"), async || self.value(sql).await == wanted).await;
     }
 
+    /// Starts a server, and waits until it has done what every server does each minute: for tests that count the work of a
+    /// call. It notes its key last.
+    pub async fn settled<S>(&self, starting: impl Future<Output = S>) -> S {
+        self.run("delete from countersign.fingerprint_key").await;
+        let server = starting.await;
+        self.first_value("select 1 from countersign.fingerprint_key").await;
+        server
+    }
+
     pub async fn value(&self, sql: &str) -> String {
         self.rows(sql).await.remove(0).remove(0)
     }

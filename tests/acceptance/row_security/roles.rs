@@ -111,7 +111,7 @@ async fn a_profile_gives_its_role_to_reads_writes_and_resources() {
 }
 
 /// Statements and round trips of a read and of a write that the server has run before, the fewest of several: the server
-/// has other work as well.
+/// asks for proposals every second.
 async fn cost(db: &Database, more: &str) -> [[usize; 2]; 2] {
     let (folder, proxy) = (ConfigDir::new(), Proxy::before(db));
     let manifest = folder.write("crm.toml", MANIFEST);
@@ -121,11 +121,8 @@ async fn cost(db: &Database, more: &str) -> [[usize; 2]; 2] {
         proxy.url().replace("user=postgres", "user=countersign_writer")
     );
     let mut command = folder.command(&config);
-    let server = Server::start({
-        command.arg("serve");
-        command
-    })
-    .await;
+    command.arg("serve");
+    let server = db.settled(Server::start(command)).await;
     let mut costs = [Vec::new(), Vec::new()];
     for amount in 1..8 {
         for (index, cost) in costs.iter_mut().enumerate() {
