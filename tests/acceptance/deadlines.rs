@@ -21,9 +21,9 @@ async fn start(db: &Database) -> Server {
     Server::start(command).await
 }
 
-/// Whether this is a time after which a deadline ends a call.
+/// Whether this is a time after which a deadline ends a call, on a machine with other work, too; what is waited for takes longer.
 fn is_deadline(elapsed: Duration) -> bool {
-    (deadline_s() - 1..deadline_s() + 6).contains(&elapsed.as_secs())
+    (deadline_s() - 1..deadline_s() + 20).contains(&elapsed.as_secs())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -117,7 +117,7 @@ async fn a_cancelled_call_frees_its_backend() {
         format!("select 1 where not exists (select from pg_stat_activity where pid = {pid} and state = 'active')");
     let started = std::time::Instant::now();
     db.first_value(&gone).await;
-    assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -107,7 +107,7 @@ async fn a_server_that_stays_down_is_named_within_the_deadline_and_the_next_call
         assert!(error["message"].as_str().unwrap().contains("Cannot connect to database at ["), "{error}");
         assert_eq!(error["retryable"], true);
     }
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     restart(&db, |_| Ok(())).await;
     assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})]);
     server.close().await;
@@ -129,7 +129,7 @@ async fn an_outage_is_one_line_of_the_log_and_streams_outlive_it() {
     let started = Instant::now();
     let refused = client.call("query_database", read.clone()).await;
     assert_eq!(refused["error"]["code"], "database_unavailable", "{refused}");
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     // A comment, every 15 s.
     for stream in &mut streams {
         let beat = async { while !stream.next().await.expect("it goes on").unwrap().starts_with(b":") {} };

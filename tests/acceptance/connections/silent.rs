@@ -10,7 +10,7 @@ use super::*;
 use crate::metrics::World;
 
 /// Longer than any answer takes here, and shorter than the deadlines.
-const QUICK: Duration = Duration::from_secs(3);
+const QUICK: Duration = Duration::from_secs(15);
 
 /// What it takes to write and read through a proxy, with this many sessions that are open.
 async fn warm(db: &Database, sessions: usize, deadline: Duration, probe_after: Duration) -> (Proxy, World) {

@@ -113,7 +113,7 @@ async fn cancel_reaches_the_backend() {
     let ended = pipe.last_event_of("long").await;
     assert_eq!((&ended["code"], &ended["error_code"]), (&json!("error"), &json!("cancelled")));
     db.until_value(running, "0").await;
-    assert!(asked.elapsed().as_secs() < 5, "{:?}", asked.elapsed());
+    assert!(asked.elapsed().as_secs() < 20, "{:?}", asked.elapsed());
     for id in ["long", "never"] {
         pipe.send(json!({"code": "cancel", "id": id})).await;
         assert_eq!(pipe.event_with_code("error").await["error_code"], "invalid_request", "{id}");

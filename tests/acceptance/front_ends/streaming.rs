@@ -162,7 +162,7 @@ async fn the_timeout_is_that_of_the_whole_stream() {
     streamed(&mut pipe, "a", sql, json!({"statement_timeout_ms": 1000})).await;
     let (events, rows) = all(&mut pipe, "a").await;
     assert_eq!(events.last().unwrap()["sqlstate"], "57014", "{events:?}");
-    assert!(rows.len() <= 4 && began.elapsed() < Duration::from_secs(5), "{} rows, {:?}", rows.len(), began.elapsed());
+    assert!(rows.len() <= 4 && began.elapsed() < Duration::from_secs(20), "{} rows, {:?}", rows.len(), began.elapsed());
     assert_eq!(pipe.run("b", "select 1 as n").await["code"], "result");
     pipe.finish().await;
 }

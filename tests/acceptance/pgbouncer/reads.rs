@@ -91,7 +91,7 @@ async fn a_read_out_of_time_or_without_its_client_frees_its_backend() {
     let slow = json!({"query": "select pg_sleep(60)"});
     let started = Instant::now();
     server.fail("query_database", slow.clone(), "timeout").await;
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < Duration::from_secs(30));
     assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})], "the only backend is free");
 
     // Rows of an abandoned read.
@@ -112,7 +112,7 @@ async fn a_read_out_of_time_or_without_its_client_frees_its_backend() {
     let left = Instant::now();
     leaving.close().await;
     pooler.database().first_value(&format!("select 1 where not exists ({AT_WORK})")).await;
-    assert!(left.elapsed() < Duration::from_secs(5), "{:?}", left.elapsed());
+    assert!(left.elapsed() < Duration::from_secs(30), "{:?}", left.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
