@@ -83,6 +83,12 @@ impl Client {
         Self { way, number, id: 0, rng: fastrand::Rng::with_seed(number as u64), journal }
     }
 
+    /// A read and a write, before the load that is measured.
+    pub(super) async fn warm_up(&mut self) {
+        self.read().await;
+        self.post(usize::MAX).await;
+    }
+
     pub(super) async fn work(mut self, until: Instant) {
         let mut tweet = None;
         for count in 0.. {
