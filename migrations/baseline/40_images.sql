@@ -222,15 +222,19 @@ declare
     net       countersign.net_change[];
 begin
     -- A row whose key the write altered is shown step by step: an UPDATE of many keys may pass them from row to row.
+    with shape as materialized (
+        select t.shape from countersign.tracked t
+        where t.is_current and not t.is_log and t.shape in (select e.shape from countersign.effect e where e.correlation_id = write)
+          and countersign.has_current_shape(t)
+    )
     select array_agg(k.relation), array_agg(k.key) into repeated, keys
     from (select e.relation, k.key
           from countersign.effect e
-          join countersign.tracked t on t.shape = e.shape
+          left join shape s on s.shape = e.shape
           cross join lateral (select e.key union all select e.key_before where e.key_before is not null) k (key)
-          where e.correlation_id = write and e.key is not null and not t.is_log
+          where e.correlation_id = write and e.key is not null
           group by e.relation, k.key
-          having count(*) > 1 and bool_and(e.key_before is null) and min(e.shape) = max(e.shape)
-             and bool_and(t.is_current and countersign.has_current_shape(t))) k;
+          having count(*) > 1 and bool_and(e.key_before is null and s.shape is not null) and min(e.shape) = max(e.shape)) k;
     if repeated is null then
         return query select e.* from countersign.effect e where e.correlation_id = write;
         return;
@@ -260,7 +264,7 @@ begin
     where coalesce(t.before, t.after, t.last_image) is not null;
 end $$;
 comment on function countersign.net_effects(uuid) is
-    'The rows that a write changed, for people: a row that it changed several times has one effect, which a trigger made only if triggers made '
+    'The rows that a write changed, for people and agents: a row that it changed several times has one effect, which a trigger made only if triggers made '
     'them all, and of kind N if it is as it was.';
 
 create function countersign.single_change(writes uuid[]) returns countersign.net_change

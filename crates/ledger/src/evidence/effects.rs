@@ -48,9 +48,8 @@ join countersign.tracked t on t.shape operator(pg_catalog.=) e.shape \
 where e.place <= 100 or e.bytes <= 4194304 order by e.position";
 
 /// The effects of a write, one for each row however often it was changed: the first [`MAX_SHOWN`] in the order in which
-/// they were made. Beyond 1 MiB of row images,
-/// effects have no columns. Those of a proposal beyond the first [`MAX_SHOWN`] end with 4 MiB. `None` if no effects are
-/// recorded.
+/// they were made. Beyond 1 MiB of row images, effects have no columns. Those of a proposal beyond the first
+/// [`MAX_SHOWN`] end with 4 MiB. `None` if no effects are recorded.
 pub(crate) async fn of_write(
     writer: &WriterPool,
     write: CorrelationId,
