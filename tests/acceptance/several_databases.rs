@@ -8,7 +8,7 @@ pub(crate) mod console;
 mod receipts;
 
 use serde_json::{Value, json};
-use testkit::{ConfigDir, Database, database, repository};
+use testkit::{ConfigDir, Database, Server, database, poll, repository};
 use tokio::process::Command;
 
 /// A production and a staging database of one schema, and a folder for their configuration.
@@ -47,6 +47,16 @@ impl Shop {
         command.arg("serve");
         command
     }
+}
+
+/// A server whose databases both answer. It waits for them for 2 s only, which is short beside other work.
+pub(crate) async fn started(command: Command) -> Server {
+    let server = Server::start(command).await;
+    for database in ["shop", "shop_staging"] {
+        let read = async || server.call("query_database", at(database, json!({"query": "select 1"}))).await;
+        poll::until(database, async || read().await["success"] == true).await;
+    }
+    server
 }
 
 /// The tool of this name in a list of tools.

@@ -1,9 +1,9 @@
 //! Commands on several databases: on all of them, on the one that an id names, or on the one that is chosen.
 
 use serde_json::{Value, json};
-use testkit::{CommandOutput, Proxy, Server, run, run_countersign};
+use testkit::{CommandOutput, Proxy, run, run_countersign};
 
-use super::{Shop, at};
+use super::{Shop, at, started};
 
 impl Shop {
     async fn run(&self, config: &str, arguments: &[&str]) -> CommandOutput {
@@ -16,7 +16,7 @@ async fn writes(shop: &Shop) -> [String; 2] {
     for database in [&shop.production, &shop.staging] {
         run_countersign(&database.url(), &["track", "--schema", "social"]).await.succeeded();
     }
-    let server = Server::start(shop.serve(&shop.config("", ""))).await;
+    let server = started(shop.serve(&shop.config("", ""))).await;
     let mut ids = Vec::new();
     for database in ["shop", "shop_staging"] {
         let like = server.succeed("like_tweet", at(database, json!({"tweet_id": 2}))).await;

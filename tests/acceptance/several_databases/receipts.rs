@@ -1,9 +1,9 @@
 //! Calls over standard input and output: the tools that a client sees, the database of each call, and receipts.
 
 use serde_json::json;
-use testkit::{RawStdioServer, Server};
+use testkit::RawStdioServer;
 
-use super::{Shop, at, tool};
+use super::{Shop, at, started, tool};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_of_several_databases_takes_the_name_of_one_and_every_answer_names_it() {
@@ -24,7 +24,7 @@ async fn every_tool_of_several_databases_takes_the_name_of_one_and_every_answer_
     assert!(server.close().await);
 
     let command = shop.serve(&shop.config("profile = \"admin\"", ""));
-    let server = Server::start(command).await;
+    let server = started(command).await;
 
     shop.staging.run("update social.tweet set text = 'of staging'").await;
     let sql = json!({"query": "select text from social.tweet where id = 1"});
@@ -52,7 +52,7 @@ async fn every_tool_of_several_databases_takes_the_name_of_one_and_every_answer_
 async fn a_receipt_undoes_the_write_in_its_database() {
     let shop = Shop::new().await;
     let command = shop.serve(&shop.config("profile = \"admin\"", ""));
-    let server = Server::start(command).await;
+    let server = started(command).await;
     let before = [shop.production.social().await, shop.staging.social().await];
 
     let likes = json!({"tweet_id": 2, "database": "shop_staging"});
@@ -109,7 +109,7 @@ async fn a_tool_of_one_database_has_no_such_argument() {
     assert!(server.close().await);
 
     let command = shop.serve(&config);
-    let server = Server::start(command).await;
+    let server = started(command).await;
     let before = shop.production.social().await;
     let renamed = server.succeed("rename", json!({"database": "shop_staging"})).await;
     assert_eq!(renamed["meta"]["database"], "shop");
@@ -130,7 +130,7 @@ async fn a_proposal_is_confirmed_in_its_database() {
     for database in [&shop.production, &shop.staging] {
         testkit::run_countersign(&database.url(), &["track", "social.tweet"]).await.succeeded();
     }
-    let server = Server::start(command).await;
+    let server = started(command).await;
     let sql = json!({"sql": "update social.tweet set text = 'new' where id = 1", "database": "shop_staging"});
     let proposed = server.succeed("execute_sql", sql).await;
     let proposal = &proposed["data"]["proposal"];
