@@ -214,6 +214,28 @@ comment on function countersign.net_changes(uuid[], bigint, bigint) is
     'The net effect of writes, by table and key, in the columns that the tables have now; rows that are as they were are left out, and so are log tables. '
     'Of one write also the part between two positions.';
 
+create function countersign.shapes_of_net_changes(writes uuid[]) returns setof countersign.tracked
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+    recorded  countersign.tracked;
+    now       countersign.tracked;
+begin
+    for recorded in
+        select k.* from countersign.tracked k
+        where k.shape in (select e.shape from countersign.effect e where e.correlation_id = any (writes))
+    loop
+        now := countersign.tracked_now(recorded);
+        if now.shape is null then
+            return next recorded;
+        else
+            now.shape := recorded.shape;
+            return next now;
+        end if;
+    end loop;
+end $$;
+comment on function countersign.shapes_of_net_changes(uuid[]) is
+    'The shapes of writes, each with the columns that its images have in `net_changes`: those of now, where the table has others since.';
+
 create function countersign.net_effects(write uuid) returns setof countersign.effect
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 declare

@@ -136,6 +136,7 @@ grant execute on function
     countersign.undo(uuid[], boolean, text),
     countersign.undo_conflicts(uuid[], countersign.net_change[], boolean, text),
     countersign.net_changes(uuid[], bigint, bigint),
+    countersign.shapes_of_net_changes(uuid[]),
     countersign.moved_rows(uuid[], countersign.net_change[]),
     countersign.cast_images(anyelement, text[]),
     countersign.current_rows(countersign.tracked, text[], boolean, text),

@@ -246,3 +246,22 @@ async fn a_plan_says_which_columns_triggers_set_again() {
     let run = ["run", made["plan_id"].as_str().unwrap(), "--digest", made["digest"].as_str().unwrap()];
     assert!(undo(&url, &run).await.out.contains(again.trim_end()));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_names_the_columns_that_the_table_has_after_a_migration() {
+    let (db, server, url) = shop().await;
+    db.run(
+        "alter table shop.orders drop column status, add column a int, add column status text not null default 'open', \
+         add column c int default 1; select countersign.track('shop.orders')",
+    )
+    .await;
+    server.succeed("set_status", json!({"id": 1, "status": "paid"})).await;
+    // The columns behind a dropped one come earlier, and one has another name.
+    db.run("alter table shop.orders drop column a; alter table shop.orders rename column status to state").await;
+    let plan = undo(&url, &["plan", "--from", "1h", "--json"]).await;
+    let plan = object(&plan);
+    let row = &plan["effects"]["rows"][0];
+    assert_eq!(row["columns"], json!({"state": {"before": "paid", "after": "open"}}), "{plan}");
+    assert!(run(&url, &plan).await.out.contains("1 row"), "{plan}");
+    assert_eq!(db.value("select state from shop.orders where id = 1").await, "open");
+}

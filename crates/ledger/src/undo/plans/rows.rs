@@ -21,13 +21,13 @@ from (select n.*, count(*) over () as count, \
               over (order by n.last_position, n.key) > 1048576 as is_cut \
       from countersign.net_changes($1::uuid[]) n where $3::text[] = '{}' or countersign.table_name(n.relation) <> all ($3::text[]) \
       order by n.last_position, n.key limit $2::bigint) w \
-join countersign.tracked t on t.shape = w.shape order by w.last_position, w.key";
+join countersign.shapes_of_net_changes($1::uuid[]) t on t.shape = w.shape order by w.last_position, w.key";
 
 const SUMMARY_SQL: &str = "\
 with net as materialized ( \
     select t.name, t.columns, t.sensitive, w.before, w.after, \
         case when w.before is null then 'delete' when w.after is null then 'insert' else 'update' end as change \
-    from countersign.net_changes($1::uuid[]) w join countersign.tracked t on t.shape = w.shape \
+    from countersign.net_changes($1::uuid[]) w join countersign.shapes_of_net_changes($1::uuid[]) t on t.shape = w.shape \
     where $2::text[] = '{}' or countersign.table_name(w.relation) <> all ($2::text[]) \
 ), columns as ( \
     select n.name, c.name as column_name, count(*) as rows from net n \
