@@ -417,5 +417,5 @@ async fn the_console_has_no_other_right_and_only_owners_make_links() {
     let plain =
         run_countersign(&db.url(), &["console", "--listen", "127.0.0.1:0", "--url", "http://c.example.com"]).await;
     assert!(plain.code == 2 && plain.err.contains("https://"), "{}", plain.err);
-    assert!(console.server.log().contains("the console is listening on"));
+    console.server.logged("the console is listening on").await;
 }

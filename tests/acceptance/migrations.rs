@@ -142,7 +142,8 @@ async fn a_server_starts_whatever_a_migration_did() {
             assert!(said.contains(&line), "{line} in {said}");
         }
     }
-    assert!(http.log().contains("column \"name\" does not exist"), "the note as well: {}", http.log());
+    // The note as well.
+    http.logged("column \"name\" does not exist").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

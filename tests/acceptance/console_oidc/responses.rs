@@ -29,7 +29,7 @@ async fn an_id_token_that_is_not_of_this_sign_in_is_refused() {
         world.provider.set(|provider| provider.id_token = claims.clone());
         let page = world.sign_in(&mut world.browser(), "/login/oidc").await;
         world.assert_nobody(&page, StatusCode::UNAUTHORIZED, says).await;
-        assert!(world.console.log().contains(reason), "{claims}: {}", world.console.log());
+        world.console.logged(reason).await;
     }
     world.provider.set(|provider| {
         provider.id_token = json!({});
@@ -37,7 +37,7 @@ async fn an_id_token_that_is_not_of_this_sign_in_is_refused() {
     });
     let page = world.sign_in(&mut world.browser(), "/login/oidc").await;
     world.assert_nobody(&page, StatusCode::UNAUTHORIZED, says).await;
-    assert!(world.console.log().contains("the signature of the token is not valid"));
+    world.console.logged("the signature of the token is not valid").await;
     world.provider.set(|provider| {
         provider.is_forged = false;
         provider.id_token = json!({"aud": ["console", "another"], "azp": "console"});
@@ -146,7 +146,7 @@ async fn a_provider_that_cannot_be_used_stops_no_console_and_the_log_says_why() 
             None => begun,
         };
         world.assert_nobody(&page, status, says).await;
-        assert!(world.console.log().contains(reason), "{discovery}: {}", world.console.log());
+        world.console.logged(reason).await;
         assert_eq!(browser.get("/login").await.status, StatusCode::OK);
     }
 }
@@ -158,6 +158,6 @@ async fn a_client_that_the_provider_does_not_know_signs_nobody_in() {
         world.provider.set(|provider| provider.client_secret = change.as_str().map(str::to_owned));
         let page = world.sign_in(&mut world.browser(), "/login/oidc").await;
         world.assert_nobody(&page, StatusCode::BAD_GATEWAY, "do not work together").await;
-        assert!(world.console.log().contains("invalid_client"), "{}", world.console.log());
+        world.console.logged("invalid_client").await;
     }
 }
