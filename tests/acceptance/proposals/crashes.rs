@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use testkit::{Database, RawStdioServer, Server, database};
+use testkit::{Database, RawStdioServer, Server, database, run_countersign};
 
 use super::{PRICE, agreement, approve, id, price, state};
 
@@ -280,5 +280,44 @@ async fn an_interrupted_free_statement_is_not_repeated() {
     assert_eq!(db.value(PRICE).await, "120.00");
     let error = server.fail("confirm_proposal", agreement(&proposal), "proposal_closed").await;
     assert!(error["message"].as_str().unwrap().contains("outside"), "{error}");
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_is_not_denied_where_only_its_proposal_cannot_be_read_any_more() {
+    let db = database().await;
+    let server = Server::studio(&db).await;
+    let [executed, rejected, withdrawn] = ["130", "140", "150"].map(price);
+    let executed = server.propose("upsert_package", executed).await;
+    let rejected = server.propose("upsert_package", rejected).await;
+    let withdrawn = server.propose("upsert_package", withdrawn).await;
+    db.run("create role approver login in role countersign_approver").await;
+    // Reading fails from the moment at which a proposal ends until the next begins.
+    db.run(
+        "create function public.hide() returns trigger language plpgsql security definer as $$ begin \
+             revoke select on countersign.proposal from countersign_writer, countersign_approver; return null; end $$; \
+         create trigger hide after update on countersign.proposal for each row \
+             when (new.status in ('executed', 'rejected')) execute function public.hide()",
+    )
+    .await;
+    let visible = "grant select on countersign.proposal to countersign_writer, countersign_approver";
+
+    let answer = server.succeed("confirm_proposal", agreement(&executed)).await;
+    let id_of = |answer: &Value| answer["meta"]["correlation_id"].as_str().unwrap().to_owned();
+    let recorded = format!("select status from countersign.mutation where correlation_id = '{}'", id_of(&answer));
+    assert_eq!([db.value(PRICE).await, db.value(&recorded).await], ["130.00", "success"]);
+    assert_eq!(state(&db, &executed).await, "executed");
+
+    db.run(visible).await;
+    let error = server.fail("reject_proposal", json!({"proposal_id": rejected["proposal_id"]}), "db_error").await;
+    assert_eq!(state(&db, &rejected).await, "rejected");
+
+    db.run(visible).await;
+    let url = db.url().replace("user=postgres", "user=approver");
+    let run = run_countersign(&url, &["proposals", "reject", id(&withdrawn)]).await;
+    assert_eq!(state(&db, &withdrawn).await, "rejected");
+    for said in [error["message"].as_str().unwrap(), &run.err] {
+        assert!(said.contains("its state is not known") && !said.contains("nothing was"), "{said}");
+    }
     server.close().await;
 }

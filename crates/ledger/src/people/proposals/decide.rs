@@ -195,7 +195,7 @@ impl Proposals {
         deadline: Instant,
     ) -> Result<Proposal, Failure> {
         let transitioned = self.transition(owner, id, &Decision::Reject { reason }, via, None, deadline).await?;
-        let proposal = self.get(Some(owner), id).await?.ok_or_else(not_found)?;
+        let proposal = self.get_decided(Some(owner), id).await?;
         match transitioned {
             // Rejecting a rejected proposal again succeeds.
             TransitionResult::Done | TransitionResult::Is(ProposalStatus::Rejected) => Ok(proposal),

@@ -8,7 +8,7 @@ use types::{CorrelationId, ErrorCode, Failure, Principal, ProposalId, Redaction,
 
 use super::confirmed::{ConfirmedProposal, is_transient, stale};
 use super::decide::{Decision, DecisionChannel, TransitionResult};
-use super::state::{ProposalStatus, not_found};
+use super::state::ProposalStatus;
 use super::{Proposal, Proposals};
 use crate::write::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, WriteCall, WriteOutcome};
 use crate::write::executor::WriteExecutor;
@@ -78,11 +78,10 @@ impl Proposals {
         let transitioned = self
             .transition(owner, id, &Decision::Confirm { digest: digest.clone() }, via, Some(attempt), deadline)
             .await?;
-        let proposal = self.get(Some(owner), id).await.map_err(|failure| match transitioned {
+        let proposal = self.get_decided(Some(owner), id).await.map_err(|failure| match transitioned {
             TransitionResult::Done => failure.hint(STILL_CONFIRMED),
             TransitionResult::Is(_) | TransitionResult::Waits => failure,
         })?;
-        let proposal = proposal.ok_or_else(not_found)?;
         match transitioned {
             TransitionResult::Done => {
                 self.execute_claimed(&proposal, executors.get(&proposal.tool_name), attempt, deadline).await
@@ -156,7 +155,13 @@ impl Proposals {
         let performed = self.gate.perform_if(call, Some(Box::new(confirmed))).await;
         match performed {
             Ok(outcome @ WriteOutcome::Executed { .. }) => {
-                let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
+                let executed = self.get(None, id).await.ok().flatten();
+                // It ended in the transaction of its write.
+                let proposal = executed.unwrap_or_else(|| Proposal {
+                    status: ProposalStatus::Executed,
+                    correlation_id: Some(attempt),
+                    ..proposal.clone()
+                });
                 Ok(ExecutedProposal { proposal, outcome })
             }
             Ok(WriteOutcome::Duplicate { original, .. }) => {

@@ -139,7 +139,7 @@ impl Proposals {
             "not_in_group" | "other_channel" => return Err(self.refused_approval(id, verdict).await?),
             verdict => verdict_of(verdict)?,
         };
-        let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
+        let proposal = self.get_decided(None, id).await?;
         let again = match choice {
             Decision::Confirm { .. } => [ProposalStatus::Confirmed, ProposalStatus::Executed],
             Decision::Reject { .. } => [ProposalStatus::Rejected; 2],
@@ -184,10 +184,11 @@ impl Proposals {
             let line: Vec<ProposalSummary> = self.read(LINE_SQL, ONE_SQL, &[Some(id.to_string()), None, None]).await?;
             Ok::<bool, Failure>(line.iter().any(|proposal| proposal.status == ProposalStatus::Confirmed))
         };
-        while is_confirmed().await? && Instant::now() + PAUSE < deadline {
+        // What cannot be read now may be read at the end.
+        while is_confirmed().await.unwrap_or(true) && Instant::now() + PAUSE < deadline {
             tokio::time::sleep(PAUSE).await;
         }
-        self.get(None, id).await?.ok_or_else(not_found)
+        self.get_decided(None, id).await
     }
 }
 

@@ -324,6 +324,19 @@ impl Proposals {
         Ok(proposal)
     }
 
+    /// Like [`Self::get`], after a decision has reached the ledger: a failure does not say that nothing was written.
+    async fn get_decided(&self, owner: Option<&Principal>, id: ProposalId) -> Result<Proposal, Failure> {
+        let unread = |failure: Failure| Failure {
+            message: "the ledger got the decision, but the proposal could not be read then, so its state is not known"
+                .to_owned(),
+            hint: Some(
+                "Look with get_proposal or `countersign proposals show`; repeating the decision is safe.".to_owned(),
+            ),
+            ..failure
+        };
+        self.get(owner, id).await.map_err(unread)?.ok_or_else(not_found)
+    }
+
     /// The newest proposals first.
     pub async fn list(&self, filter: &ProposalFilter) -> Result<Vec<ProposalSummary>, Failure> {
         self.list_of(LINE_SQL, filter).await
