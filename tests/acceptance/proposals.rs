@@ -30,14 +30,18 @@ use testkit::{Database, Server, UserAnswer, database};
 /// A server with `execute_sql` whose user closes each question, and the newest of them.
 async fn server_with_questions(db: &Database) -> (Server, Arc<Mutex<String>>) {
     let asked = Arc::new(Mutex::new(String::new()));
-    let heard = Arc::clone(&asked);
     let mut command = Server::bare_command(db);
     command.args(["--profile", "admin", "--execute-sql", "--execute-sql-max-rows", "1000"]);
-    let server = Server::with_user(command, move |question| {
-        question.clone_into(&mut heard.lock().unwrap());
+    (Server::with_user(command, question_to(&asked)).await, asked)
+}
+
+/// A user who closes each question, and leaves the newest of them here.
+fn question_to(asked: &Arc<Mutex<String>>) -> impl Fn(&str) -> Option<UserAnswer> + Send + Sync + 'static {
+    let asked = Arc::clone(asked);
+    move |question| {
+        question.clone_into(&mut asked.lock().unwrap());
         Some(UserAnswer::Cancel)
-    });
-    (server.await, asked)
+    }
 }
 
 /// The arguments that give package 1 another price.

@@ -107,7 +107,7 @@ pub fn column_pairs<'a>(before: &'a Value, after: &'a Value) -> Vec<ColumnPair<'
     old.chain(new.map(|(name, value)| (name, None, Some(value)))).collect()
 }
 
-fn image_rows(image: &Value) -> Vec<&Value> {
+pub(crate) fn image_rows(image: &Value) -> Vec<&Value> {
     image.as_array().map_or_else(|| vec![image], |rows| rows.iter().collect())
 }
 

@@ -20,10 +20,16 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// The sheet of a preview whose masks are applied.
+    /// The sheet of a preview that is shown as it is.
     #[must_use]
     pub fn of_preview(preview: &Preview) -> Self {
-        let summary = Summary::new(preview);
+        Self::shown(preview, preview)
+    }
+
+    /// The sheet of a preview for a reader who sees `shown` of it.
+    #[must_use]
+    pub fn shown(whole: &Preview, preview: &Preview) -> Self {
+        let summary = Summary::shown(whole, preview);
         let listed =
             summary.groups.iter().filter(|group| group.origin == RowOrigin::Statement).map(|group| group.count);
         let count = match (summary.count_sentence(), preview.rows_affected) {

@@ -1,13 +1,16 @@
 //! Texts for users and reviewers about a write that needs approval. The server writes the sentences. Data from the
 //! agent or the database is shown as JSON with every character visible. If text is omitted, its length is given.
 
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
 use ledger::proposals::Preview;
 use serde_json::{Map, Value};
-use types::{ColumnEffect, Effects, RowEffect, visible};
+use types::{ChangeKind, visible};
 
 use crate::shown_proposal::ShownProposal;
-use review::row_diff::{RowChange, RowDiff, column_pairs, columns};
-use review::summary::RowOrigin;
+use review::row_diff::{RowDiff, columns};
+use review::summary::{ChangedColumn, ChangedRow, RowGroup, RowOrigin};
 use review::{CallText, Sheet, Summary, sentences};
 
 /// Maximum length of a value that a description shows in full, in characters.
@@ -66,8 +69,8 @@ pub(crate) fn question(proposal: &ShownProposal<'_>) -> String {
     if !is_whole {
         lines.push("Not all of it is shown here: decline, unless you have read it whole elsewhere.".to_owned());
     }
-    let sheet = Sheet::of_preview(preview);
-    let changes = changes(proposal.unmasked(), preview, &sheet.summary);
+    let sheet = Sheet::shown(proposal.unmasked(), preview);
+    let changes = changes(preview, &sheet.summary);
     let end = if changes.is_empty() { "." } else { ":" };
     lines.extend([String::new(), format!("{}{end}", sheet.counts().join("\n").trim_end_matches('.'))]);
     lines.extend(changes.into_iter().map(|change| format!("  {change}")));
@@ -114,144 +117,123 @@ fn rule(preview: &Preview) -> Option<String> {
     preview.rule.as_ref().map(|rule| sentences::rule(rule, |condition| cut(condition, MAX_CELL_CHARS)))
 }
 
-/// The rows of a preview as the user may see them, by the rows without masks.
-struct ShownRows<'a>(Vec<(&'a Value, &'a Value)>);
-
-impl<'a> ShownRows<'a> {
-    /// The images of a preview without masks and with them. Masks leave the order of rows.
-    fn new(unmasked: &[&'a Value; 2], shown: &[&'a Value; 2]) -> Self {
-        let rows = |image: &'a Value| image.as_array().map_or_else(|| vec![image], |rows| rows.iter().collect());
-        Self(
-            unmasked
-                .iter()
-                .zip(shown)
-                .flat_map(|(unmasked, shown)| rows(unmasked).into_iter().zip(rows(shown)))
-                .collect(),
-        )
-    }
-
-    fn of(&self, row: &'a Value) -> &'a Value {
-        let found = self.0.iter().find(|(unmasked, _)| std::ptr::eq(*unmasked, row));
-        found.map_or(&Value::Null, |(_, shown)| shown)
-    }
-
-    fn all(&self, rows: &[&'a Value]) -> Vec<&'a Value> {
-        rows.iter().map(|row| self.of(row)).collect()
-    }
-}
-
-/// One line for each changed row. For a tool without row images, the data that it would return. Rows are compared
-/// without masks and shown with them, since different values may have the same mask.
-fn changes(unmasked: &Preview, preview: &Preview, summary: &Summary) -> Vec<String> {
-    let none = Value::Array(Vec::new());
-    if preview.before.is_none() && preview.after.is_none() {
-        if preview.effects.is_some() {
-            return effect_lines(preview.effects.as_ref(), summary);
-        }
+/// A line for each changed column and for each other row, as far as there are few, and what becomes of the rest. For a
+/// write whose rows nobody knows, the data that it would return.
+fn changes(preview: &Preview, summary: &Summary) -> Vec<String> {
+    let Preview { before, after, effects, .. } = preview;
+    if before.is_none() && after.is_none() && effects.is_none() {
+        let none = Value::Array(Vec::new());
         let heading = if preview.rows_affected.is_none() { "PostgreSQL expects" } else { "the answer" };
         let diff = RowDiff::new(&none, preview.result.get("rows").unwrap_or(&preview.result), &[]);
         return listed(heading, &diff.added().into_iter().filter(|row| row.is_object()).collect::<Vec<_>>());
     }
-    let [before, after] = [&unmasked.before, &unmasked.after].map(|image| image.as_ref().unwrap_or(&none));
-    let shown = [&preview.before, &preview.after].map(|image| image.as_ref().unwrap_or(&none));
-    let rows = ShownRows::new(&[before, after], &shown);
-    let diff = RowDiff::new(before, after, &preview.row_key);
-    if diff.is_refuted(unmasked.effects.as_ref(), unmasked.rows_affected) {
-        return effect_lines(preview.effects.as_ref(), summary);
-    }
-    let (removed, added, unchanged) = (diff.removed(), diff.added(), diff.unchanged());
-    let mut lines = if diff.key.is_empty() && !removed.is_empty() && !added.is_empty() {
-        [listed("before", &rows.all(&removed)), listed("after", &rows.all(&added))].concat()
-    } else {
-        let is_single = diff.changes.len() == unchanged + 1;
-        let key = if is_single { &[] } else { diff.key.as_slice() };
-        let line = |change| match change {
-            RowChange::Unchanged(_) => None,
-            RowChange::Changed(before, after) => {
-                Some(differing(key, (before, after), (rows.of(before), rows.of(after))))
-            }
-            RowChange::Removed(row) => Some(vec![format!("removed: {}", whole(columns(rows.of(row))))]),
-            RowChange::Added(row) => Some(vec![format!("new: {}", whole(columns(rows.of(row))))]),
-        };
-        let lines: Vec<Vec<String>> = diff.changes.iter().copied().filter_map(line).collect();
-        let left_out = left_out(lines.len());
-        lines.into_iter().take(MAX_ROWS).flatten().chain(left_out).collect()
+    let names = RowNames::new(summary);
+    let mut left = MAX_ROWS;
+    let mut take = |group: &RowGroup| {
+        let taken = left.min(group.rows.len());
+        left -= taken;
+        taken
     };
-    if unchanged > 0 {
-        lines.push(format!("unchanged: {unchanged} more {}", if unchanged == 1 { "row" } else { "rows" }));
-    }
-    // The tool does not read these.
-    lines.extend(summary.rest(MAX_COLUMNS, |group| if group.origin == RowOrigin::Further { 0 } else { group.count }));
+    let doubled = doubled(summary);
+    let is_told = |group: &RowGroup| Some(group.origin) == doubled;
+    let groups: Vec<(&RowGroup, usize)> =
+        summary.groups.iter().map(|group| (group, if is_told(group) { 0 } else { take(group) })).collect();
+    let rows = groups.iter().flat_map(|(group, taken)| group.rows.iter().take(*taken).map(|row| (*group, row)));
+    let mut lines: Vec<String> = rows.flat_map(|(group, row)| names.lines(group, row)).collect();
+    lines.extend(
+        (summary.unchanged > 0)
+            .then(|| format!("unchanged: {}", sentences::count(summary.unchanged as u64, "more row"))),
+    );
+    let mut shown = groups.iter().map(|(group, taken)| if is_told(group) { group.count } else { *taken as u64 });
+    lines.extend(summary.rest(MAX_COLUMNS, |_| shown.next().unwrap_or_default()));
     lines
 }
 
-/// The changed rows of tracked tables, for a tool whose queries do not find them before and after the write.
-fn effect_lines(effects: Option<&Effects<Value>>, summary: &Summary) -> Vec<String> {
-    let rows = effects.into_iter().flat_map(|effects| &effects.rows).filter(|row| !row.is_without_change());
-    let mut rows: Vec<&RowEffect<Value>> = rows.take(MAX_ROWS).collect();
-    let lines = |row: &RowEffect<Value>| {
-        let key = row.key.iter().flatten().map(|(column, value)| named(column, value));
-        let name = [vec![visible(&row.table)], key.collect()].concat().join(" ");
-        let column = |(column, effect): (&String, &ColumnEffect<Value>)| match effect {
-            // Every listed column differs, and different values may have the same mask.
-            ColumnEffect::Changed { before, after } if before == after => {
-                format!("{name}: {}: changed (masked)", visible(column))
-            }
-            ColumnEffect::Changed { before, after } => {
-                let (old, new) = parting(&json(before), &json(after));
-                format!("{name}: {}: {old} → {new}", visible(column))
-            }
-            ColumnEffect::Whole(value) => format!("{name}: {}: {}", row.change.past(), named(column, value)),
-        };
-        let note = match (row.is_cut, row.has_sensitive_changes) {
-            (true, _) => Some(format!("{name}: too long to be shown")),
-            (_, true) => Some(format!("{name}: sensitive columns change")),
-            _ => None,
-        };
-        row.columns.iter().map(column).chain(note).collect::<Vec<_>>()
+/// The rows that need not be listed beside others, which are the same: those that the tool reads have names that people
+/// know, and those of the statements have all columns.
+fn doubled(summary: &Summary) -> Option<RowOrigin> {
+    let of = |origin| summary.groups.iter().filter(move |group| group.origin == origin);
+    let count =
+        |origin, change| of(origin).filter(|group| group.change == change).map(|group| group.count).sum::<u64>();
+    let columns = |origin| -> BTreeSet<&str> {
+        let updates = of(origin).filter(|group| group.change == ChangeKind::Update);
+        updates.flat_map(|group| &group.rows).flat_map(|row| &row.columns).map(|column| column.name.as_str()).collect()
     };
-    let lines: Vec<String> = rows.iter().flat_map(|row| lines(row)).collect();
-    let rest = summary.rest(MAX_COLUMNS, |group| {
-        let is_of = |row: &RowEffect<Value>| {
-            group.table.as_ref().is_none_or(|table| *table == row.table) && group.change == row.change
-        };
-        let listed = rows.len();
-        let mut left = group.rows.len();
-        rows.retain(|row| {
-            let is_taken = left > 0 && is_of(row);
-            left -= usize::from(is_taken);
-            !is_taken
-        });
-        (listed - rows.len()) as u64
-    });
-    lines.into_iter().chain(rest).collect()
+    let counts = [ChangeKind::Insert, ChangeKind::Update, ChangeKind::Delete]
+        .map(|change| count(RowOrigin::Statement, change).cmp(&count(RowOrigin::Tool, change)));
+    if of(RowOrigin::Tool).next().is_none() || counts.contains(&Ordering::Less) {
+        return None;
+    }
+    let has_all = columns(RowOrigin::Statement).is_subset(&columns(RowOrigin::Tool));
+    let is_same = has_all && counts.iter().all(|count| count.is_eq());
+    Some(if is_same { RowOrigin::Statement } else { RowOrigin::Tool })
 }
 
-/// One row before and after: a line for each column that changes. Without a key, one more line for the other columns.
-/// `shown` is the row with the masks of the user.
-fn differing(key: &[String], (before, after): (&Value, &Value), shown: (&Value, &Value)) -> Vec<String> {
-    let name: Vec<String> =
-        key.iter().map(|column| named(column, shown.0.get(column).unwrap_or(&Value::Null))).collect();
-    let name = if name.is_empty() { String::new() } else { format!("{}: ", name.join(", ")) };
-    let (changed, same): (Vec<_>, Vec<_>) =
-        column_pairs(before, after).into_iter().partition(|(_, old, new)| old != new);
-    let line = |(column, old, new): (&str, Option<&Value>, Option<&Value>)| {
-        // Marks a column that one of the rows lacks. No JSON value is spelled like this.
-        let text = |value: Option<&Value>| value.map_or_else(|| "absent".to_owned(), json);
-        let masked = (shown.0.get(column), shown.1.get(column));
-        if masked.0 == masked.1 {
-            return format!("{name}{}: changed (masked)", visible(column));
-        }
-        let mark = if masked == (old, new) { "" } else { " (masked)" };
-        let (old, new) = parting(&text(masked.0), &text(masked.1));
-        format!("{name}{}: {old} → {new}{mark}", visible(column))
-    };
-    let mut lines: Vec<String> = changed.into_iter().map(line).collect();
-    if key.is_empty() && !same.is_empty() {
-        let same = same.into_iter().filter_map(|(column, _, _)| Some((column, shown.0.get(column)?)));
-        lines.push(format!("unchanged: {}", whole(same)));
+/// What the rows of a question are called.
+struct RowNames {
+    /// Whether rows are of several tables: the count names a single one.
+    has_tables: bool,
+    /// Whether a row has nothing to be known by, so that its old and new values are rows of their own.
+    is_nameless: bool,
+}
+
+impl RowNames {
+    fn new(summary: &Summary) -> Self {
+        let groups = &summary.groups;
+        let tables: BTreeSet<&str> = groups.iter().filter_map(|group| group.table.as_deref()).collect();
+        let is_nameless = |group: &RowGroup| group.table.is_none() && group.rows.iter().all(|row| row.key.is_empty());
+        Self { has_tables: tables.len() > 1, is_nameless: groups.len() > 1 && groups.iter().all(is_nameless) }
     }
-    lines
+
+    fn lines(&self, group: &RowGroup, row: &ChangedRow) -> Vec<String> {
+        let table = group.table.as_deref().filter(|_| self.has_tables).map(visible);
+        let is_whole = group.count == 1 && group.change == ChangeKind::Update && !row.same.is_empty();
+        // A single row is known by all that stays as it is.
+        let key = if is_whole { &[] } else { row.key.as_slice() };
+        let key = pairs(key).map(|(column, value)| named(column, value)).collect::<Vec<_>>().join(", ");
+        let name = table.iter().cloned().chain((!key.is_empty()).then_some(key)).collect::<Vec<_>>().join(" ");
+        let before = if name.is_empty() { name } else { format!("{name}: ") };
+        let mut lines: Vec<String> = match group.change {
+            ChangeKind::Update => row.columns.iter().map(|column| format!("{before}{}", changed(column))).collect(),
+            _ if row.is_cut => Vec::new(),
+            change => {
+                let heading = match (change, self.is_nameless) {
+                    (ChangeKind::Insert, false) => "new",
+                    (_, false) => "removed",
+                    (ChangeKind::Insert, true) => "after",
+                    (_, true) => "before",
+                };
+                let columns = row.columns.iter().filter_map(|column| {
+                    let value = column.before.as_ref().or(column.after.as_ref())?;
+                    Some((column.name.as_str(), value))
+                });
+                let of = table.map(|table| format!("{table} ")).unwrap_or_default();
+                vec![format!("{heading}: {of}{}", whole(pairs(&row.key).chain(columns)))]
+            }
+        };
+        lines
+            .extend(is_whole.then(|| format!("{before}unchanged: {}", whole(pairs(&row.key).chain(pairs(&row.same))))));
+        lines.extend(row.is_cut.then(|| format!("{before}too long to be shown")));
+        lines.extend(row.has_sensitive_changes.then(|| format!("{before}sensitive columns change")));
+        lines
+    }
+}
+
+fn pairs(columns: &[(String, Value)]) -> impl Iterator<Item = (&str, &Value)> {
+    columns.iter().map(|(name, value)| (name.as_str(), value))
+}
+
+/// A column of an updated row.
+fn changed(column: &ChangedColumn) -> String {
+    let ChangedColumn { name, before, after } = column;
+    // Every listed column differs, and different values may have the same mask.
+    if before == after {
+        return format!("{}: changed (masked)", visible(name));
+    }
+    // Marks a column that one of the rows lacks. No JSON value is spelled like this.
+    let text = |value: &Option<Value>| value.as_ref().map_or_else(|| "absent".to_owned(), json);
+    let (old, new) = parting(&text(before), &text(after));
+    format!("{}: {old} → {new}", visible(name))
 }
 
 fn listed(heading: &str, rows: &[&Value]) -> Vec<String> {
@@ -320,13 +302,13 @@ mod tests {
     }
 
     fn said(preview: &Preview) -> Vec<String> {
-        changes(preview, preview, &Summary::new(preview))
+        changes(preview, &Summary::new(preview))
     }
 
     #[test]
     fn of_one_row_it_is_said_which_column_changes_from_what_to_what() {
         let lines = shown(json!([{"title": "a", "price": 1.50}]), json!([{"title": "a", "price": 2}]));
-        assert_eq!(lines, ["price: 1.5 → 2", "unchanged: title \"a\""]);
+        assert_eq!(lines, ["title \"a\": price: 1.5 → 2"]);
         assert_eq!(shown(json!([]), json!([{"title": "a"}])), ["new: title \"a\""]);
         assert_eq!(shown(json!([{"title": "a"}]), json!([])), ["removed: title \"a\""]);
     }
@@ -339,7 +321,7 @@ mod tests {
             json!([photo(3, 2), photo(2, 1), photo(9, 9)]),
         );
         let expected = [
-            "removed: package 1, photo 1, position 1",
+            "removed: photo 1, package 1, position 1",
             "photo 2: position: 2 → 1",
             "photo 3: position: 3 → 2",
             "unchanged: 1 more row",
@@ -360,7 +342,7 @@ mod tests {
         };
         let update = preview(json!({"table": "s.t", "key": {"id": "1"}, "change": "update",
             "columns": {"pub": {"before": "a", "after": "b"}, "pin": {"before": null, "after": null}}}));
-        let expected = [r#"s.t id "1": pub: "a" → "b""#, r#"s.t id "1": pin: changed (masked)"#];
+        let expected = [r#"id "1": pub: "a" → "b""#, r#"id "1": pin: changed (masked)"#];
         assert_eq!(said(&update), expected);
         let delete = preview(json!({"table": "s.t", "key": {"id": "1"}, "change": "delete", "columns": {"pub": "a"}}));
         assert_eq!(said(&delete), [r#"removed: pub "a""#]);
@@ -407,7 +389,7 @@ mod tests {
         let asked = question(&shown);
         assert_eq!(shown.params.get("pin"), Some(&Value::Null));
         assert!(!asked.contains("47") && asked.contains("pin: null"), "{asked}");
-        assert!(asked.contains("\n  pin: changed (masked)\n  unchanged: id 1\n"), "{asked}");
+        assert!(asked.contains("\n  id 1: pin: changed (masked)\n"), "{asked}");
         let description = "set_pin with id 1, pin null. It would touch 1 row. It cannot be undone.";
         assert_eq!(shown_description(&shown), description);
         let whole = ShownProposal::new(&proposal, None);

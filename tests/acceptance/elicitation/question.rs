@@ -44,8 +44,8 @@ async fn deleted_and_moved_rows_are_shown_one_by_one() {
     for line in [
         "Delete a photo of a package (delete_package_photo)?",
         "It would delete 1 row of studio.package_photo and update 2 rows of studio.package_photo:",
-        "photo_id 2: position: 2 → 1",
-        "photo_id 3: position: 3 → 2",
+        "photo_id 2, tenant_id \"default\": position: 2 → 1",
+        "photo_id 3, tenant_id \"default\": position: 3 → 2",
         "It cannot be undone. No tool adds a photo.",
     ] {
         assert!(text.contains(line), "{line}: {text}");

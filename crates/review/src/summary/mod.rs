@@ -1,5 +1,4 @@
-//! The summary of a write: its rows by table and kind, and by column what they become. It is made from a preview
-//! whose masks are applied.
+//! The summary of a write: its rows by table and kind, and by column what they become.
 
 mod changed_by;
 mod column;
@@ -12,7 +11,7 @@ use ledger::audit::Record;
 use ledger::plans::PlanSummary;
 use ledger::proposals::{GENERATED, Preview};
 use serde_json::Value;
-use types::{ChangeKind, ColumnEffect, Effects, visible};
+use types::{ChangeKind, ColumnEffect, Effects, RowEffect, visible};
 
 pub use self::changed_by::ChangedBy;
 pub use self::rows::{ChangedColumn, ChangedRow};
@@ -43,47 +42,72 @@ pub struct RowGroup {
 pub enum RowOrigin {
     /// A statement of the write.
     Statement,
-    /// Something that the number of rows of the write's statements does not count: a trigger, an action of a foreign
-    /// key, or another part of a statement.
-    Further,
     /// The rows as the tool reads them, of which the ledger does not know which rows of tables they are. The other
     /// origins have the same changes by table.
     Tool,
+    /// Something that the number of rows of the write's statements does not count: a trigger, an action of a foreign
+    /// key, or another part of a statement.
+    Further,
     /// Something else, since the rows were shown.
     Since,
     /// The write, if it ran now, instead of what was shown.
     Instead,
 }
 
-/// The rows that a tool reads before and after its write.
+/// What is known of the rows of a write.
 #[derive(Debug, Clone, Copy, Default)]
-struct Images<'a> {
+struct Parts<'a> {
+    /// The rows that the tool reads before its write.
     before: Option<&'a Value>,
+    /// Those that it reads after its write.
     after: Option<&'a Value>,
-    /// The columns that identify the rows.
+    /// The columns that identify the rows that the tool reads.
     row_key: &'a [String],
     /// The names of the values that the database generates.
     generated: &'a [String],
+    effects: Option<&'a Effects<Value>>,
+}
+
+impl<'a> Parts<'a> {
+    fn images(self, none: &'a Value) -> [&'a Value; 2] {
+        [self.before, self.after].map(|image| image.unwrap_or(none))
+    }
+
+    fn rows(self) -> impl Iterator<Item = &'a RowEffect<Value>> {
+        self.effects.into_iter().flat_map(|effects| &effects.rows)
+    }
+}
+
+impl<'a> From<&'a Preview> for Parts<'a> {
+    fn from(preview: &'a Preview) -> Self {
+        let Preview { before, after, row_key, generated, effects, .. } = preview;
+        Self { before: before.as_ref(), after: after.as_ref(), row_key, generated, effects: effects.as_ref() }
+    }
 }
 
 impl Summary {
+    /// The summary of a preview that is shown as it is.
     #[must_use]
     pub fn new(preview: &Preview) -> Self {
-        let Preview { before, after, row_key, generated, effects, rows_affected, .. } = preview;
-        let images = Images { before: before.as_ref(), after: after.as_ref(), row_key, generated };
-        let mut effects = effects.clone();
-        for (row, label) in effects.iter_mut().flat_map(|effects| &mut effects.rows).zip(&preview.labels) {
+        Self::shown(preview, preview)
+    }
+
+    /// The summary of a preview for a reader who sees `shown` of it: values with masks, and only some effects.
+    #[must_use]
+    pub fn shown(preview: &Preview, shown: &Preview) -> Self {
+        let mut effects = shown.effects.clone();
+        for (row, label) in effects.iter_mut().flat_map(|effects| &mut effects.rows).zip(&shown.labels) {
             row.label = label.clone().map(|[column, text]| (column, text.into()));
         }
-        rows::summary(&images, effects.as_ref(), *rows_affected)
+        let shown = Parts { effects: effects.as_ref(), ..shown.into() };
+        rows::summary([preview.into(), shown], preview.rows_affected)
     }
 
     #[must_use]
     pub fn of_record(record: &Record) -> Self {
-        let images =
-            Images { before: record.before_image.as_ref(), after: record.after_image.as_ref(), ..Images::default() };
-        let rows = record.rows_affected.and_then(|rows| rows.try_into().ok());
-        rows::summary(&images, record.effects.get(), rows)
+        let Record { before_image, after_image, effects, rows_affected, .. } = record;
+        let counted = rows_affected.and_then(|rows| rows.try_into().ok());
+        Self::of(before_image.as_ref(), after_image.as_ref(), effects.get(), counted)
     }
 
     /// The summary of what an undo restores: its first rows, and the numbers of all of them. `set_again` has columns by
@@ -102,7 +126,7 @@ impl Summary {
                 row.generated.push(name.clone());
             }
         }
-        let mut found = rows::summary(&Images::default(), effects.as_ref(), None);
+        let mut found = Self::of(None, None, effects.as_ref(), None);
         counts.iter().for_each(|one| found.count(&one.table, RowOrigin::Statement, one.change, one.rows));
         found
     }
@@ -110,7 +134,17 @@ impl Summary {
     /// The summary of the rows that a tool reads before and after its write, and of the effects of the write.
     #[must_use]
     pub fn of_images(before: Option<&Value>, after: Option<&Value>, effects: Option<&Effects<Value>>) -> Self {
-        rows::summary(&Images { before, after, ..Images::default() }, effects, None)
+        Self::of(before, after, effects, None)
+    }
+
+    fn of(
+        before: Option<&Value>,
+        after: Option<&Value>,
+        effects: Option<&Effects<Value>>,
+        counted: Option<u64>,
+    ) -> Self {
+        let parts = Parts { before, after, effects, ..Parts::default() };
+        rows::summary([parts, parts], counted)
     }
 
     /// The number of all rows in a sentence: `It would delete 1 row of shop.orders, and change 88 more rows of 2 tables.`

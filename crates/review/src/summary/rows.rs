@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use serde_json::Value;
 use types::{ChangeKind, ColumnEffect, Effects, RowEffect, visible};
 
-use super::{ChangedBy, Images, RowGroup, RowOrigin, Summary, json_paths};
-use crate::row_diff::{RowChange, RowDiff, column_pairs, columns};
+use super::{ChangedBy, Parts, RowGroup, RowOrigin, Summary, json_paths};
+use crate::row_diff::{RowChange, RowDiff, column_pairs, columns, image_rows};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChangedRow {
@@ -56,33 +56,53 @@ impl ChangedColumn {
 struct ReadRow<'a> {
     before: Option<&'a Value>,
     after: Option<&'a Value>,
+    /// The same with the masks of the reader.
+    shown: [Option<&'a Value>; 2],
+}
+
+/// An effect, and the same with the masks of the reader.
+#[derive(Clone, Copy)]
+struct ListedEffect<'a> {
+    whole: &'a RowEffect<Value>,
+    shown: &'a RowEffect<Value>,
 }
 
 /// The rows of a kind with these values in the columns of a key.
 type Places = HashMap<(ChangeKind, Vec<String>), Vec<usize>>;
 
 /// The effect of the same row, for each row that the tool reads.
-type Matches<'a> = HashMap<usize, &'a RowEffect<Value>>;
+type Matches<'a> = HashMap<usize, ListedEffect<'a>>;
 
+/// Rows are compared as they are and shown with the masks of the reader, since different values may have the same mask.
 /// `counted` is the number of rows that the statements of the write say they have changed.
-pub(super) fn summary(images: &Images<'_>, all: Option<&Effects<Value>>, counted: Option<u64>) -> Summary {
+pub(super) fn summary([whole, shown]: [Parts<'_>; 2], counted: Option<u64>) -> Summary {
     let none = Value::Array(Vec::new());
-    let [before, after] = [images.before, images.after].map(|image| image.unwrap_or(&none));
-    let diff = RowDiff::new(before, after, images.row_key);
-    let read: Vec<ReadRow<'_>> = diff.changes.iter().copied().map(ReadRow::from).collect();
-    let generated: Vec<&str> = images.generated.iter().filter_map(|name| name.strip_prefix("after.")).collect();
-    let row = |at: usize, effect: Option<&RowEffect<Value>>| {
+    let [before, after] = whole.images(&none);
+    let diff = RowDiff::new(before, after, whole.row_key);
+    let images = whole.images(&none).into_iter().zip(shown.images(&none));
+    let shown_rows: HashMap<*const Value, &Value> = images
+        .flat_map(|(whole, shown)| image_rows(whole).into_iter().map(std::ptr::from_ref).zip(image_rows(shown)))
+        .collect();
+    let read: Vec<ReadRow<'_>> = diff.changes.iter().map(|change| ReadRow::new(*change, &shown_rows)).collect();
+    let generated: Vec<&str> = whole.generated.iter().filter_map(|name| name.strip_prefix("after.")).collect();
+    let row = |at: usize, effect: Option<ListedEffect<'_>>| {
         read.get(at).map(|read| (read.kind(), read.changed_row(&diff.key, effect, &generated)))
     };
     let mut found = Summary::default();
-    let is_known = |row: &&RowEffect<Value>| !row.is_without_change();
-    let effects: Vec<&RowEffect<Value>> = all.into_iter().flat_map(|all| &all.rows).filter(is_known).collect();
+    let all = shown.effects;
+    let effects: Vec<ListedEffect<'_>> = whole
+        .rows()
+        .filter(|row| !row.is_unseen)
+        .zip(shown.rows())
+        .map(|(whole, shown)| ListedEffect { whole, shown })
+        .filter(|row| !row.whole.is_without_change())
+        .collect();
     let matched = all.and_then(|all| matching_table(&read, &effects, all));
     let (table, matches) = matched.map_or((None, Matches::new()), |(table, matches)| (Some(table), matches));
     let origin = if table.is_none() && !effects.is_empty() { RowOrigin::Tool } else { RowOrigin::Statement };
     // Of rows that the tool reads only before or only after the write, their effects say what becomes of them.
     let is_read = origin == RowOrigin::Statement
-        || images.before.is_some() == images.after.is_some() && !diff.is_refuted(all, counted);
+        || whole.before.is_some() == whole.after.is_some() && !diff.is_refuted(whole.effects, counted);
     for (change, one) in (0..if is_read { read.len() } else { 0 }).filter_map(|at| row(at, matches.get(&at).copied())) {
         if change == ChangeKind::Update && one.is_without_change() {
             found.unchanged += 1;
@@ -90,8 +110,10 @@ pub(super) fn summary(images: &Images<'_>, all: Option<&Effects<Value>>, counted
             found.add((table, origin, change), one);
         }
     }
-    for effect in effects.iter().filter(|effect| effect.by_trigger || Some(effect.table.as_str()) != table) {
-        found.add((Some(&effect.table), origin_of(effect.by_trigger), effect.change), ChangedRow::from(*effect));
+    for effect in effects.iter().map(|effect| effect.shown) {
+        if effect.by_trigger || Some(effect.table.as_str()) != table {
+            found.add((Some(&effect.table), origin_of(effect.by_trigger), effect.change), ChangedRow::from(effect));
+        }
     }
     for one in all.into_iter().flat_map(|all| &all.by_table) {
         found.count(&one.table, origin_of(one.by_trigger), one.change, one.count);
@@ -159,17 +181,17 @@ impl Summary {
 /// among those that the tool reads and, if all rows are listed, the other way round.
 fn matching_table<'a>(
     read: &[ReadRow<'_>],
-    effects: &[&'a RowEffect<Value>],
+    effects: &[ListedEffect<'a>],
     all: &Effects<Value>,
 ) -> Option<(&'a str, Matches<'a>)> {
-    let own: Vec<&RowEffect<Value>> = effects.iter().copied().filter(|effect| !effect.by_trigger).collect();
-    let mut tables: Vec<&str> = own.iter().map(|effect| effect.table.as_str()).collect();
+    let own: Vec<ListedEffect<'_>> = effects.iter().copied().filter(|effect| !effect.whole.by_trigger).collect();
+    let mut tables: Vec<&str> = own.iter().map(|effect| effect.whole.table.as_str()).collect();
     tables.sort_unstable();
     tables.dedup();
     let changed = read.iter().filter(|row| row.before != row.after).count();
     let mut found = None;
     for table in tables {
-        let Some(matches) = matches_of(read, own.iter().copied().filter(|effect| effect.table == table)) else {
+        let Some(matches) = matches_of(read, own.iter().copied().filter(|effect| effect.whole.table == table)) else {
             continue;
         };
         let covered = matches.keys().filter_map(|at| read.get(*at)).filter(|row| row.before != row.after).count();
@@ -185,9 +207,9 @@ fn matching_table<'a>(
 
 /// The rows that the tool reads, by the columns of the key that it reads. `None` if an effect has no row among them, or
 /// if these columns do not tell the rows apart.
-fn matches_of<'a>(read: &[ReadRow<'_>], effects: impl Iterator<Item = &'a RowEffect<Value>>) -> Option<Matches<'a>> {
+fn matches_of<'a>(read: &[ReadRow<'_>], effects: impl Iterator<Item = ListedEffect<'a>>) -> Option<Matches<'a>> {
     let mut effects = effects.peekable();
-    let key = effects.peek()?.key.as_ref()?;
+    let key = effects.peek()?.whole.key.as_ref()?;
     let is_read = |name: &&String| read.iter().all(|row| row.any().is_some_and(|row| row.get(*name).is_some()));
     let names: Vec<&String> = key.keys().filter(is_read).collect();
     let is_whole = names.len() == key.len();
@@ -201,9 +223,9 @@ fn matches_of<'a>(read: &[ReadRow<'_>], effects: impl Iterator<Item = &'a RowEff
     }
     let mut matches = Matches::new();
     for effect in effects {
-        let key = effect.key.as_ref()?;
+        let key = effect.whole.key.as_ref()?;
         let values = names.iter().map(|name| key.get(*name).map(text)).collect::<Option<Vec<String>>>()?;
-        let at = places.get_mut(&(effect.change, values)).and_then(Vec::pop)?;
+        let at = places.get_mut(&(effect.whole.change, values)).and_then(Vec::pop)?;
         matches.insert(at, effect);
     }
     Some(matches)
@@ -214,19 +236,18 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-impl<'a> From<RowChange<'a>> for ReadRow<'a> {
-    fn from(change: RowChange<'a>) -> Self {
+impl<'a> ReadRow<'a> {
+    fn new(change: RowChange<'a>, shown: &HashMap<*const Value, &'a Value>) -> Self {
         let (before, after) = match change {
             RowChange::Unchanged(row) => (Some(row), Some(row)),
             RowChange::Changed(before, after) => (Some(before), Some(after)),
             RowChange::Removed(row) => (Some(row), None),
             RowChange::Added(row) => (None, Some(row)),
         };
-        Self { before, after }
+        let shown = [before, after].map(|row| shown.get(&std::ptr::from_ref(row?)).copied());
+        Self { before, after, shown }
     }
-}
 
-impl<'a> ReadRow<'a> {
     fn any(self) -> Option<&'a Value> {
         self.before.or(self.after)
     }
@@ -240,7 +261,8 @@ impl<'a> ReadRow<'a> {
     }
 
     /// The row with the columns of its effect that the tool does not read.
-    fn changed_row(self, key: &[String], effect: Option<&RowEffect<Value>>, generated: &[&str]) -> ChangedRow {
+    fn changed_row(self, key: &[String], effect: Option<ListedEffect<'_>>, generated: &[&str]) -> ChangedRow {
+        let effect = effect.map(|effect| effect.shown);
         let pairs = match (self.before, self.after) {
             (Some(before), Some(after)) => column_pairs(before, after),
             (Some(row), None) => columns(row).map(|(name, value)| (name, Some(value), None)).collect(),
@@ -253,7 +275,9 @@ impl<'a> ReadRow<'a> {
         };
         let mut row = ChangedRow::default();
         for &(name, before, after) in &pairs {
-            let value = before.or(after).cloned().unwrap_or_default();
+            let shown = self.shown.map(|row| columns(row?).find(|(shown, _)| *shown == name).map(|(_, value)| value));
+            let [old, new] = shown.map(Option::<&Value>::cloned);
+            let value = old.clone().or_else(|| new.clone()).unwrap_or_default();
             if is_key(name) {
                 row.key.push((name.to_owned(), value));
                 if before.is_none() || after.is_none() || before == after {
@@ -265,7 +289,7 @@ impl<'a> ReadRow<'a> {
             } else if generated.contains(&name) {
                 row.generated.push(name.to_owned());
             }
-            row.columns.push(ChangedColumn { name: name.to_owned(), before: before.cloned(), after: after.cloned() });
+            row.columns.push(ChangedColumn { name: name.to_owned(), before: old, after: new });
         }
         if let Some(effect) = effect {
             let more = ChangedRow::from(effect);

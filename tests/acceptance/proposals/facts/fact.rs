@@ -1,4 +1,4 @@
-//! The facts of a write, and those that a face lacks. `execute_sql` serves nobody with masks.
+//! The facts of a write, and those that a face lacks.
 
 use serde_json::Value;
 
@@ -24,6 +24,8 @@ pub(super) enum Fact {
     Rows { words: String, rows: u64 },
     /// A column, or all sensitive ones, of updated rows of a table.
     Column { table: String, column: String },
+    /// A column of updated rows that the caller sees masked: that it changes would tell its value.
+    Masked { table: String, column: String },
     /// A danger, or a part of the receipt.
     Words(Vec<String>),
     /// A value that is not usual: agents do not learn what is usual.
@@ -39,6 +41,7 @@ impl Fact {
         match self {
             Self::Rows { .. } | Self::Words(_) => !is_list,
             Self::Column { .. } => !is_list && face != Face::Description,
+            Self::Masked { .. } => matches!(face, Face::Question | Face::Terminal | Face::Page),
             Self::Unusual(_) => matches!(face, Face::Terminal | Face::Page),
             Self::Mark(_) => is_list,
         }
@@ -51,7 +54,7 @@ impl Fact {
     pub(super) fn is_in(&self, line: &str) -> bool {
         match self {
             Self::Rows { words, .. } | Self::Mark(words) => says(line, words),
-            Self::Column { table, column } => says(line, table) && says(line, column),
+            Self::Column { table, column } | Self::Masked { table, column } => says(line, table) && says(line, column),
             Self::Words(words) => words.iter().all(|words| says(line, words)),
             Self::Unusual(words) => says(line, words) && says(line, "statistics"),
         }
@@ -71,7 +74,8 @@ pub(super) fn rows(count: u64) -> String {
 }
 
 /// The facts of a write: rows and columns by the database itself, risks and the receipt by what was stored.
-pub(super) fn facts(done: &Done, preview: &Value) -> Vec<Fact> {
+/// `masked` is the table and the column that the caller sees masked.
+pub(super) fn facts(done: &Done, preview: &Value, masked: Option<(&str, &str)>) -> Vec<Fact> {
     let list = |of: &Value| of.as_array().cloned().unwrap_or_default();
     let text = |of: &Value| of.as_str().unwrap_or_default().to_owned();
     let mut facts = Vec::new();
@@ -81,7 +85,10 @@ pub(super) fn facts(done: &Done, preview: &Value) -> Vec<Fact> {
         facts.push(Fact::Rows { words: format!("{change} {} of {table}", rows(*count)), rows: *count });
         let hidden = is_sensitive.then(|| "sensitive columns".to_owned());
         let columns = columns.iter().cloned().chain(hidden);
-        facts.extend(columns.map(|column| Fact::Column { table: table.clone(), column }));
+        facts.extend(columns.map(|column| match (table.clone(), masked) {
+            (table, Some(masked)) if masked == (&table, &column) => Fact::Masked { table, column },
+            (table, _) => Fact::Column { table, column },
+        }));
     }
     let further = all.saturating_sub(done.affected);
     let words = |words: &[&str]| Fact::Words(words.iter().map(|&words| words.to_owned()).collect());

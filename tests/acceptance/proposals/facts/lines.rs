@@ -45,7 +45,15 @@ pub(super) fn lines(face: Face, text: &str) -> Vec<String> {
             };
             text.lines().map(|line| plain(&rows(line))).collect()
         }
-        Face::Description | Face::Question | Face::List => text.lines().map(str::to_owned).collect(),
+        Face::Question => {
+            // The count names the table of the rows without one.
+            let count = text.lines().find(|line| line.starts_with("It would ")).unwrap_or_default();
+            let table = count.split(" of ").nth(1).and_then(|rest| rest.split([',', ':']).next()).unwrap_or_default();
+            let space = format!("{}.", table.split('.').next().unwrap_or_default());
+            let line = |line: &str| if line.contains(&space) { line.to_owned() } else { format!("{table} {line}") };
+            text.lines().map(line).collect()
+        }
+        Face::Description | Face::List => text.lines().map(str::to_owned).collect(),
     }
 }
 

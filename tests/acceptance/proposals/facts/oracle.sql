@@ -26,8 +26,13 @@ declare
     rel  regclass;
 begin
     for rel in select t.relation from countersign.tracked t where t.is_current and not t.is_log and t.key_columns is not null loop
-        execute format('insert into oracle.state select %L::oid, oracle.key(%1$L::oid, to_jsonb(r)), $1, to_jsonb(r) from %s r', rel::oid, rel)
-            using of_new;
+        begin
+            execute format('insert into oracle.state select %L::oid, oracle.key(%1$L::oid, to_jsonb(r)), $1, to_jsonb(r) from %s r', rel::oid, rel)
+                using of_new;
+        exception when invalid_text_representation or untranslatable_character then
+            -- Documents that jsonb does not take: the trigger refuses each statement that changes a row.
+            null;
+        end;
     end loop;
 end $$;
 -- The name sorts right behind that of the ledger's trigger, so that the rows have the order in which the ledger lists them.
