@@ -1,4 +1,8 @@
 -- What marks a write as undone: the proof that an undo is its inverse. And whether what a write left is still so.
+--
+-- A comparison before the undo would prove nothing, because triggers and policies run in between. So `finish` reads
+-- the recorded effects of the undo itself, with the rights of the ledger. The proof does not depend on a manifest:
+-- `track --maintained` declares columns in the ledger. No code of a table's owner runs with these rights.
 
 create function countersign.is_declared_undo(a countersign.attempt, part integer) returns boolean
 language sql stable set search_path = pg_catalog, pg_temp as $$

@@ -1,6 +1,8 @@
 -- The ledger as a transparency log: records and events become leaves of a Merkle tree, whose checkpoints are signed outside of the
--- database. docs/reference/log-format.md has the format, docs/topics/audit.md what it proves,
--- docs/adr/0026-locks-not-transaction-ids-say-what-is-settled.md when a record may be sealed.
+-- database. docs/reference/log-format.md has the format, docs/topics/audit.md what it proves.
+-- When a record may be sealed: a session that inserts into `record` holds ROW EXCLUSIVE before it draws the id. Sealing notes the newest id
+-- and then the holders of that lock; once these are gone, everything up to that id is settled. The newest id alone, or
+-- `pg_snapshot_xmin`, does not show that no older record can still appear. A stale holder only delays sealing.
 --
 --   event       what is logged beside records: decisions, freezes, prunings, keys, exports
 --   leaf        the entries of the tree in the order of sealing

@@ -17,6 +17,10 @@
 //!
 //! To add a channel: a module that makes a `FileTree` or the bytes of a file, its place in [`write()`], and a
 //! test in `tests/acceptance/packaging` that installs what it made and uses it.
+//!
+//! Deflate is miniz_oxide, whose output does not depend on the processor. A bill of materials has the crates that
+//! `cargo tree` names, since `cargo metadata` also names those that only features of tests need. Crates are not
+//! published: they have no stable interface. A bundle names no processor, so a script starts the binary.
 
 mod archive;
 mod cli;

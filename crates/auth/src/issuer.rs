@@ -1,4 +1,7 @@
 //! An OAuth issuer, and the mapping of its claims to identities.
+//!
+//! With one prefix, `anna` of one issuer would have the records of `anna` of another; a prefix made of the URL would
+//! rename accounts when an issuer moves. So two issuers share accounts only if both tables name the same prefix.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

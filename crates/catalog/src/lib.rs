@@ -16,6 +16,9 @@
 //! cause        `form` of the query, or the name at the `error_position`
 //! names        `names` caches those that exist, `suggestion` finds the nearest; `qualify` completes those of a write
 //! ```
+//!
+//! Each answer of `describe_database` is one statement, so one snapshot, and has at most 16 KiB: the largest schema
+//! loses detail first. Output schemas name `data` and nothing deeper, since clients send them to their model.
 
 mod annotations;
 mod describer;

@@ -2,6 +2,10 @@
 //!
 //! PostgreSQL describes the statement with all assignments, and each subset has the same types, and needs no other
 //! columns and privileges.
+//!
+//! With `column = coalesce($n, column)`, triggers `update of` would fire for unchanged columns, the login would need
+//! all columns, and a call without a column would succeed. With one statement for each column, a constraint over two
+//! would fail in between.
 
 use serde_json::{Map, Value};
 

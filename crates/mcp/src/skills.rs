@@ -1,5 +1,9 @@
 //! Skills (`io.modelcontextprotocol/skills`, SEP-2640): what an agent can read before it reads, writes or undoes. Each is
 //! one file of the folder `skills`, and served to those who have the tools that it is about.
+//!
+//! Instructions are in the context of every conversation, so they are short; an agent loads a skill when it needs it. A
+//! skill is static and has a digest, so what differs by server stays in the instructions. There are no prompts;
+//! `prompts/list` answers an empty list, since some clients ask without being told to.
 
 use rmcp::model::{
     ErrorData, GetSkillResult, ListSkillsResult, ReadResourceResult, Resource, ResourceContents, Skill,

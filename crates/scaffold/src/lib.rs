@@ -15,6 +15,12 @@
 //! How to add
 //! - a form of check constraint that becomes a rule: `constraint`, with a test of PostgreSQL's own spelling of it;
 //! - a kind of tool: `tools`.
+//!
+//! No tool declares an undo, which would repeat what triggers and foreign keys do: the tables are tracked. A CHECK
+//! constraint becomes a rule only if all of it is understood, since too strict a rule would refuse what the database
+//! accepts. Values of bytes are neither returned nor kept as images. A parameter of a domain has the type below it,
+//! because PostgreSQL makes no plan for one of a domain that is NOT NULL. A table that others inherit from is left out:
+//! an undo that looks for a key would find rows of both.
 
 mod columns;
 mod constraint;

@@ -1,5 +1,9 @@
 //! Numbers that clients would change: JavaScript, and every bridge written in it, reads a JSON number as a double
 //! (I-2).
+//!
+//! A client sent `9007199254740992` for the key `9007199254740993`, and the server changed another row. Fingerprints
+//! compare numbers by value: `1`, `1.0` and `1e0` are one amount, which must not be paid twice. Text content has
+//! numbers, except for what clients send back: `undo_params`, `undo_calls` and `next.after`.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,8 @@
 //! The input schema of a tool as clients get it. The server enforces more than clients' converters and models' vendors
 //! accept (docs/setup/client-behaviour.md).
+//!
+//! Vertex AI and the Gemini API are reported to refuse the whole request otherwise (not tried on them). A client that
+//! checks arguments against the list sends digits as text.
 
 use serde_json::{Map, Value, json};
 use types::Scalar;

@@ -1,4 +1,9 @@
 //! Pools of sessions. A leased session returns to its pool only if it is clean.
+//!
+//! A cancel is sent again until the backend has stopped, because PostgreSQL ignores one that arrives before its
+//! statement. Until then the session keeps its slot: there are never more backends than configured, and a late cancel
+//! cannot reach the next caller. A silent connection is probed with Close and Flush before its first message; a pooler
+//! may wait for a server, so it is not probed.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -1,5 +1,8 @@
 //! The search path of reads: the schemas of the login's own path in which no other user can create a function that
 //! shadows one that an agent calls (PostgreSQL manual, "Schemas", "Usage Patterns").
+//!
+//! An object that another user creates in front of PostgreSQL's own would run with the rights of the login, and
+//! qualified names do not cover operators and casts. So `search_path` is a start-up parameter, to which RESET returns.
 
 use crate::client::connect_options::ConnectOptions;
 use crate::client::error::Error;

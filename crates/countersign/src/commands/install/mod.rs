@@ -3,6 +3,11 @@
 //!
 //! To add a client: a variant of `cli::ClientName`, its line in the table of `clients`, in the test there and in
 //! `tests/acceptance/install`.
+//!
+//! Users keep comments, an order and other servers in these files. So parsers only say where things are, and the entry
+//! is inserted into the text or cut out of it; the new text must parse, and mean the old one with this entry. A rename
+//! replaces the file after one more comparison. A client can still write in between; the backup has the state before.
+//! Inline tables of Codex are refused.
 
 mod client;
 mod clients;

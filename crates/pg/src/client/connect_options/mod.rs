@@ -4,6 +4,11 @@
 //! `conninfo` parses the text. `keywords` lists the keys and merges the text, the service file (`service`) and the
 //! variables (`environment`). `hosts`, `tls` and `auth_policy` interpret the values. `passfile` is read when a server
 //! requests a password. `password_command` runs before a connection is opened, and `ssh_tunnel` carries it.
+//!
+//! Every keyword of libpq is implemented or refused, because a password or `sslmode` must not reach another server than
+//! intended; the parser of tokio-postgres lacks `verify-full`, services, password files and client certificates. A
+//! message never repeats a value: any part of a misread string may be its password. Of the default socket folders only
+//! the first that exists is used, since any user could listen in `/tmp`.
 
 mod address;
 mod auth_policy;

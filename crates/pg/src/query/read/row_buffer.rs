@@ -1,4 +1,9 @@
 //! Keeps rows until the last one has arrived.
+//!
+//! Rows become one JSON text that nothing parses again: as a tree, 210,000 cells of one digit take 50 MB. Columns whose
+//! text does not determine their JSON (an anonymous `record`, `hstore`) are requested in binary and return as
+//! parameters of `to_json`, so nothing is wrapped around the query of an agent and nothing of it runs twice. Clients
+//! built on rmcp silently drop a line over 16 MiB.
 
 use postgres_protocol::message::backend::DataRowBody;
 use serde_json::Value;
