@@ -16,6 +16,8 @@
 --          CS005: the columns of a tracked table have changed since its triggers were made (`renew_shapes`, and the write is tried again).
 --          CS008: the write of a proposal changes other rows than were agreed on.
 
+-- VACUUM leaves the pages of `attempt` (vacuum_truncate): a session that plans for a table of one page reads it as a whole, and keeps that
+-- plan while the table grows.
 create table countersign.attempt (
     slot             bytea        not null primary key,
     correlation_id   uuid         not null,
