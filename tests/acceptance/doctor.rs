@@ -145,7 +145,7 @@ async fn confirmed_proposals_that_are_not_executed_are_listed_newest_first() {
     assert_eq!((code, problems(&found)), (1, 3), "{found:#?}");
     let listed: Vec<&str> = found.iter().filter_map(|finding| finding["details"]["proposal_id"].as_str()).collect();
     assert_eq!(listed, [&old, &older, &oldest], "the newest first, and not {fresh}");
-    let says = "delete_package of account north.light is confirmed for 6 minutes and not carried out";
+    let says = "delete_package of account north.light is confirmed for 6 minutes and not executed";
     let stuck = finding(&found, "problem", "proposals", says);
     let (message, details) = (stuck["message"].as_str().unwrap(), &stuck["details"]);
     assert!(message.contains(&old) && message.contains("by anna"), "{message}");

@@ -289,7 +289,7 @@ async fn a_proposal_approved_without_a_server_waits_for_the_next_server_and_runs
     for arguments in [&["approve", id, "--digest", digest, "--wait", "0"][..], &["approve", id, "--yes", "--wait", "1"]]
     {
         let ran = proposals(&url, arguments).await;
-        let waits = "Not carried out yet: a server that serves delete_package carries it out, until ";
+        let waits = "Not executed yet: a server that serves delete_package executes it, until ";
         assert!(ran.code == 0 && ran.out.contains(waits), "{arguments:?}: {} {}", ran.out, ran.err);
         let until = ran.out.trim_end().rsplit("until ").next().unwrap();
         assert!(until.starts_with("20") && until.ends_with("Z."), "{until}");

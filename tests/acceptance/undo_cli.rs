@@ -183,7 +183,7 @@ async fn a_plan_is_shown_before_it_runs_and_runs_as_it_was_shown_or_not_at_all()
         "1"
     );
     let again = undo(&url, &["run", id, "--digest", digest]).await;
-    assert_eq!((again.code, again.out.contains("was carried out before")), (2, true), "{}", again.out);
+    assert_eq!((again.code, again.out.contains("was executed before")), (2, true), "{}", again.out);
     let again = undo(&url, &["run", id, "--digest", digest, "--json"]).await;
     assert_eq!((again.code, &objects(&again)[0]["status"]), (2, &json!("undone_before")), "{}", again.out);
 }

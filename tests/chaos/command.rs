@@ -65,7 +65,7 @@ impl Ended {
             code: self.code,
             undone: self.undone().collect(),
             in_doubt: self.code.is_none() || self.err.contains("is not known"),
-            complete: self.code == Some(0) || self.out.contains("was carried out before"),
+            complete: self.code == Some(0) || self.out.contains("was executed before"),
         }
     }
 }

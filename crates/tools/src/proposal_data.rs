@@ -106,7 +106,7 @@ pub(crate) struct ProposalData {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     decided_by: Option<String>,
-    /// How they told.
+    /// The channel of the decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     decided_via: Option<String>,

@@ -71,6 +71,6 @@ async fn the_log_has_account_proposal_and_outcome_but_no_value() {
     }
     line(&log, &["executed", done, whose[0], whose[1], "rows_affected=3"]);
     line(&log, &["failed", failed, whose[0], whose[1], "sql_error"]);
-    line(&log, &["was not carried out", id(&approved), "sql_error", "P0001"]);
+    line(&log, &["was not executed", id(&approved), "sql_error", "P0001"]);
     assert!(!log.contains("hunter2"), "{log}");
 }

@@ -180,7 +180,7 @@ async fn reads_end_if_a_new_ledger_is_open_to_their_login() {
     let ended = async || own.call("query_database", query.clone()).await["error"]["code"] == "database_unavailable";
     poll::until("the reads end", ended).await;
     let error = own.fail("query_database", query.clone(), "database_unavailable").await;
-    assert_says(error["message"].as_str().unwrap(), &["has got a ledger", "start it again"]);
+    assert_says(error["message"].as_str().unwrap(), &["got a ledger", "Restart the server"]);
     assert_eq!(other.query("select * from shop.orders").await, orders());
     own.close().await;
     other.close().await;

@@ -187,7 +187,7 @@ pub(crate) async fn run(
         let text = "The page shows another plan than this, or one with conflicts. Nothing was changed.";
         return Ok(message::page(StatusCode::CONFLICT, "Not done", text));
     }
-    tracing::info!(person = person.name, plan = plan.plan_id, "an undo plan is carried out");
+    tracing::info!(person = person.name, plan = plan.plan_id, "executing an undo plan");
     // The undo continues if the browser disconnects.
     let running = tokio::spawn(async move { run_parts(&state, &undo, &plan, &person.name).await });
     running.await.unwrap_or_else(|error| Err(message::unavailable(&error).into()))
@@ -231,7 +231,7 @@ async fn run_parts(state: &DatabaseState, undo: &Operator, plan: &StoredPlan, pe
         [] if before > 0 => message::page(
             StatusCode::CONFLICT,
             "Undone before",
-            "The plan was carried out before. Nothing was changed now.",
+            "The plan was executed before. Nothing was changed now.",
         ),
         _ => message::page(StatusCode::OK, "Undone", &so_far(undone, &receipts)),
     })

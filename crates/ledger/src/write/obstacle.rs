@@ -18,7 +18,7 @@ const REMEDY: &str = "If a standby took over: the former primary may still have 
 pub enum LedgerObstacle {
     #[error(
         "the ledger in database \"{database}\" was made for another database: this one is a copy, was restored from a dump, \
-         or was upgraded with pg_upgrade. Its open proposals may be carried out in the original. If the two are to go on apart, run \
+         or was upgraded with pg_upgrade. Its open proposals may be executed in the original. If the two are to go on apart, run \
          `countersign audit fork` on this one, as a member of countersign_owner"
     )]
     Copied { database: String },

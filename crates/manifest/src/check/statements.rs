@@ -71,7 +71,7 @@ fn remote_parts(
                 RemotePart::DistributedTable { schema, table } => {
                     format!("writes {schema}.{table}, a table of Citus, in sessions of its own")
                 }
-                RemotePart::Distributed => "is carried out by Citus in sessions of its own".to_owned(),
+                RemotePart::Distributed => "is executed by Citus in sessions of its own".to_owned(),
             };
             let message = format!(
                 "sql {what}: they may commit although this one does not, so a call could not tell its outcome, and a \

@@ -120,7 +120,7 @@ const LOCKS: &str = "it takes locks that the ledger uses";
 fn statement(plan: &Value) -> Result<ModifyingStatement, ModifyingStatementError> {
     let not_modifying = ModifyingStatementError::NotModifying;
     if is_distributed(plan) {
-        return Err(not_modifying("is carried out by Citus, in part or as a whole"));
+        return Err(not_modifying("is executed by Citus, in part or as a whole"));
     }
     if plan.as_array().is_none_or(|plans| plans.len() != 1) {
         return Err(not_modifying("becomes several statements by a rule"));

@@ -40,7 +40,7 @@ struct ConfirmData {
     /// The proposal.
     #[schemars(with = "String")]
     proposal_id: ProposalId,
-    /// The tool that was carried out.
+    /// The tool that was executed.
     action: String,
     /// executed, or pending if the user has not answered.
     #[schemars(with = "String")]

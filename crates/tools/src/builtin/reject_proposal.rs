@@ -32,7 +32,7 @@ struct RejectData {
     /// The proposal.
     #[schemars(with = "String")]
     proposal_id: ProposalId,
-    /// The tool that will not be carried out.
+    /// The tool that will not be executed.
     action: String,
     /// rejected.
     #[schemars(with = "String")]

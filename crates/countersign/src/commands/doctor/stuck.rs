@@ -56,7 +56,7 @@ async fn proposals(doctor: &Doctor) -> Vec<Finding> {
     let finding = |proposal: &StuckProposal| {
         let tool = visible(&proposal.tool_name);
         let message = format!(
-            "{tool} of account {} is confirmed for {} and not carried out: proposal {}, proposed {}, confirmed {} by {}",
+            "{tool} of account {} is confirmed for {} and not executed: proposal {}, proposed {}, confirmed {} by {}",
             visible(&proposal.account_id),
             age(proposal.age_s),
             proposal.proposal_id,
@@ -121,7 +121,7 @@ async fn lately(doctor: &Doctor) -> Finding {
         Ok(count) => Finding::warning(
             AREA,
             format!("{count} confirmed within the last hour, without an end yet"),
-            "a few that are being carried out right now are as it should be; if it stays, no server serves their tools",
+            "a few that are being executed are normal; if the number stays, no server serves their tools",
         )
         .with(&json!({"confirmed_last_hour": count})),
         Err(error) => Finding::unasked(AREA, "confirmed proposals", &error),

@@ -24,8 +24,8 @@ pub(crate) enum ProposalsCommand {
     /// shown is approved. Needs a database login with the role countersign_approver. That login and the user of
     /// the operating system are recorded.
     #[command(after_help = "Exit codes:\n  \
-        0  approved, and carried out or waiting for a server\n  \
-        1  not approved; or approved and then not carried out (failed, stale, expired)\n  \
+        0  approved, and executed or waiting for a server\n  \
+        1  not approved; or approved and then not executed (failed, stale, expired)\n  \
         2  the arguments are wrong")]
     Approve(With<ApproveArgs>),
     /// Ask the agent about a pending proposal, which stays pending. get_proposal shows the agent the question.

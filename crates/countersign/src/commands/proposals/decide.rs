@@ -79,7 +79,7 @@ async fn agree(arguments: &ApproveArgs, shown: &Proposal, who: &str) -> anyhow::
     Ok(())
 }
 
-/// Prints what became of an approved proposal.
+/// Prints the result of an approved proposal.
 async fn outcome(ledger: &Ledger, proposal: &Proposal) -> anyhow::Result<ExitCode> {
     let why = || visible(proposal.error_message.as_deref().unwrap_or("the ledger does not say why"));
     match proposal.status {
@@ -90,7 +90,7 @@ async fn outcome(ledger: &Ledger, proposal: &Proposal) -> anyhow::Result<ExitCod
         ProposalStatus::Confirmed => {
             let until = ledger.doctor().executable_until(proposal.proposal_id).await?.unwrap_or_default();
             print_line(&format!(
-                "Not carried out yet: a server that serves {} carries it out, until {until}.",
+                "Not executed yet: a server that serves {} executes it, until {until}.",
                 visible(&proposal.tool_name)
             ));
             print_lines(proposal.error_message.as_deref().map(|why| format!("It waits: {}", visible(why))));

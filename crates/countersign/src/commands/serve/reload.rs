@@ -277,7 +277,7 @@ impl ReloaderState {
     }
 }
 
-const NEW_LEDGER: &str = "the database has got a ledger since this server was started: start it again";
+const NEW_LEDGER: &str = "This database got a ledger after the server started. Restart the server.";
 
 /// The maximum number of compilations in a row if each one uses other tables.
 const MAX_ROUNDS: u32 = 3;

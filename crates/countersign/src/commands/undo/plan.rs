@@ -243,7 +243,7 @@ pub(super) async fn run(ledger: &Ledger, arguments: &RunArgs) -> anyhow::Result<
         }
     }
     if done_before == plan.parts.len() {
-        let text = format!("The plan {} was carried out before; nothing was changed.", short(&plan.plan_id));
+        let text = format!("The plan {} was executed before; nothing was changed.", short(&plan.plan_id));
         tell_plan(arguments, &plan, "undone_before", text);
         return Ok(ExitCode::from(CONFLICTS));
     }

@@ -184,7 +184,7 @@ impl Proposals {
     ) -> Result<Arc<dyn WriteExecutor>, Failure> {
         let tool = &proposal.tool_name;
         let executor = executor.ok_or_else(|| {
-            let message = format!("no executor is registered for {tool}, so the proposal cannot be carried out");
+            let message = format!("no executor is registered for {tool}, so the proposal cannot be executed");
             Failure::new(ErrorCode::ToolOutdated, message)
                 .hint("Nothing was written. Tell the operator: no manifest of this server has the tool.")
         })?;
@@ -263,7 +263,7 @@ impl Proposals {
         failure: &Failure,
         deadline: Instant,
     ) -> Result<(), Failure> {
-        tracing::warn!(proposal_id = %id, code = %failure.code, "a confirmed proposal was not carried out");
+        tracing::warn!(proposal_id = %id, code = %failure.code, "a confirmed proposal was not executed");
         let outcome =
             if failure.code == ErrorCode::ProposalStale { ProposalStatus::Stale } else { ProposalStatus::Failed };
         let params = vec![

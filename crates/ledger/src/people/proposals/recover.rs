@@ -23,8 +23,8 @@ const SWEEP_SQL: &str = "select ended, was from countersign.sweep_proposals($1)"
 const MAX_ENDED: u32 = 1000;
 
 fn interrupted() -> Failure {
-    let message = "the server that carried it out went away in the middle: the database has nothing of it, and what it did outside \
-        of the database is not known";
+    let message = "The server stopped while it executed the proposal. Nothing was written; effects outside the database are \
+        unknown.";
     Failure::new(ErrorCode::InDoubtAborted, message)
 }
 
@@ -46,12 +46,12 @@ impl Proposals {
             let (this, executors) = (self.clone(), Arc::clone(executors));
             self.gate.begin(async move {
                 match this.take_up(id, is_intact, is_overdue, &executors).await {
-                    Some(Ok(_)) => tracing::info!(proposal_id = %id, "what was agreed to was carried out"),
+                    Some(Ok(_)) => tracing::info!(proposal_id = %id, "executed the approved proposal"),
                     Some(Err(stopped)) => {
                         // The message may quote values, so it is not logged. Those who may see it find it in the
                         // proposal.
                         let failure = &stopped.failure;
-                        tracing::warn!(proposal_id = %id, code = %failure.code, sqlstate = failure.sqlstate, "what was agreed to was not carried out");
+                        tracing::warn!(proposal_id = %id, code = %failure.code, sqlstate = failure.sqlstate, "the approved proposal was not executed");
                     }
                     None => {}
                 }

@@ -47,7 +47,7 @@ pub(super) fn closed(status: ProposalStatus, why: Option<&str>) -> Failure {
         }
         ProposalStatus::Confirmed => (
             ErrorCode::DuplicateInFlight,
-            "the proposal is agreed to and about to be carried out",
+            "the proposal is approved and about to be executed",
             "Ask get_proposal for what becomes of it.",
         ),
         ProposalStatus::Rejected => (
@@ -57,7 +57,7 @@ pub(super) fn closed(status: ProposalStatus, why: Option<&str>) -> Failure {
         ),
         ProposalStatus::Expired => (
             ErrorCode::ProposalExpired,
-            "the proposal expired before it was agreed to or carried out; nothing was written",
+            "the proposal expired before it was approved or executed; nothing was written",
             "Call the tool again for a new proposal.",
         ),
         ProposalStatus::Executed => {
