@@ -74,7 +74,7 @@ async fn a_new_token_is_shown_once_and_the_configuration_takes_what_is_printed()
     let both = format!("{table}{other_table}");
     assert!(new(&folder, &both, &["--account", "x"]).await.status.success());
     let said = text(&new(&folder, &format!("{both}{table}"), &["--account", "x"]).await.stderr);
-    assert!(said.contains("countersign.toml:12:8: tokens: this token stands at "), "{said}");
+    assert!(said.contains("countersign.toml:12:8: tokens: this token is at "), "{said}");
     let expires = table.lines().find_map(|line| line.strip_prefix("expires = ")).unwrap();
     let db = database().await;
     let apart = db.value(&format!("select timestamptz '{expires}' - now() between '89.9 days' and '90 days'")).await;

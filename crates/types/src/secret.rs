@@ -50,11 +50,11 @@ impl<'de> Deserialize<'de> for Secret {
 
             // serde's default message would quote the value, which may be a password without its quotes.
             fn visit_i64<E: Error>(self, _: i64) -> Result<Secret, E> {
-                Err(E::custom("a number stands where a string is expected"))
+                Err(E::custom("a number instead of a string"))
             }
 
             fn visit_f64<E: Error>(self, _: f64) -> Result<Secret, E> {
-                Err(E::custom("a number stands where a string is expected"))
+                Err(E::custom("a number instead of a string"))
             }
         }
         deserializer.deserialize_str(Text)

@@ -17,7 +17,7 @@ pub enum StrictJsonError {
     /// The text is not JSON. The message of serde_json does not quote it.
     #[error(transparent)]
     InvalidJson(serde_json::Error),
-    #[error("the key {} stands twice in one object", quoted(.0))]
+    #[error("the key {} appears twice in one object", quoted(.0))]
     RepeatedKey(String),
     #[error("it holds more than {0} JSON values")]
     TooManyValues(usize),
@@ -70,7 +70,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
         while let Some(key) = map.next_key::<String>()? {
             if keys.contains(&key) {
                 self.0.twice = Some(key);
-                return Err(A::Error::custom("a key stands twice"));
+                return Err(A::Error::custom("a key appears twice"));
             }
             keys.insert(key);
             map.next_value_seed(Strict(self.0))?;
@@ -122,7 +122,7 @@ mod tests {
     fn a_key_that_stands_twice_is_refused_at_any_depth_and_in_any_spelling() {
         for twice in [r#"{"a":1,"a":2}"#, r#"{"x":[{"a":1,"b":2,"a":3}]}"#, r#"{"a":1,"\u0061":2}"#] {
             let refused = check_strict_json(twice.as_bytes(), MAX).unwrap_err();
-            assert_eq!(refused.to_string(), r#"the key "a" stands twice in one object"#, "{twice}");
+            assert_eq!(refused.to_string(), r#"the key "a" appears twice in one object"#, "{twice}");
         }
     }
 

@@ -257,7 +257,7 @@ impl OidcProvider {
         };
         match &state.provider {
             Some((provider, at)) if at.elapsed() < MAX_AGE && matches!(error, OidcError::Unavailable(_)) => {
-                tracing::warn!(%error, "what the provider said of itself is older than an hour");
+                tracing::warn!(%error, "the metadata of the provider is older than an hour");
                 Ok(Arc::clone(provider))
             }
             _ => Err(error),

@@ -147,7 +147,7 @@ impl<'s> Reader<'s> {
         let people = [&keys.operators, &keys.reviewers, &keys.auditors];
         let members = [&keys.operator_groups, &keys.reviewer_groups, &keys.auditor_groups];
         if was_read && people.into_iter().chain(members).flatten().all(Vec::is_empty) {
-            let message = "nobody could use the console: name people (operators, reviewers, auditors), or groups of the provider \
+            let message = "no person could use the console: name people (operators, reviewers, auditors), or groups of the provider \
                            (operator_groups, reviewer_groups, auditor_groups)";
             self.mistake(start..start, format!("{CONSOLE_OIDC}: {message}"));
         }
@@ -288,7 +288,7 @@ mod tests {
         for expected in [
             "toml:1:1: console.oidc: issuer is missing",
             "toml:1:1: console.oidc: client_id is missing",
-            "toml:1:1: console.oidc: nobody could use the console: name people (operators, reviewers, auditors), or groups",
+            "toml:1:1: console.oidc: no person could use the console: name people (operators, reviewers, auditors), or groups",
         ] {
             assert!(said.contains(expected), "{expected} is missing in:\n{said}");
         }

@@ -68,7 +68,7 @@ pub(super) fn mistakes<'p>(tokens: &[TokenConfig], profiles: impl Iterator<Item 
         }
         let before = tokens.iter().take(index).find(|before| before.token.hash == own.token.hash);
         if let Some(before) = before {
-            found.push(mistake(&own.at, format!("{TOKENS}: this token stands at {} already", before.at)));
+            found.push(mistake(&own.at, format!("{TOKENS}: this token is at {} already", before.at)));
         }
     }
     found
@@ -80,7 +80,7 @@ fn issuer_mistakes(issuers: &[IssuerConfig]) -> Vec<Diagnostic> {
     for (index, own) in issuers.iter().enumerate() {
         let mut before = issuers.iter().take(index);
         if let Some(same) = before.clone().find(|before| before.issuer.issuer == own.issuer.issuer) {
-            let message = format!("{OAUTH}: this issuer stands at {} already", same.at);
+            let message = format!("{OAUTH}: this issuer is at {} already", same.at);
             found.push(Diagnostic { at: own.at.clone(), tool: None, message });
         } else if let Some(other) = before.find(|before| before.may_share_accounts(own)) {
             let message = format!(
@@ -259,7 +259,7 @@ impl<'s> Reader<'s> {
         let table = self.table(oauth, SCOPES);
         if table.is_empty() && self.mistakes.len() == before {
             let form = r#"scopes = { "countersign:write" = "write" }"#;
-            self.mistake(at..at, format!("{OAUTH}: no scope gives a profile, so nobody could call: {form}"));
+            self.mistake(at..at, format!("{OAUTH}: no scope gives a profile, so no call could succeed: {form}"));
         }
         let mut scopes = Vec::new();
         for (scope, profile) in table {
@@ -395,7 +395,7 @@ mod tests {
         let said = load().unwrap_err().to_string();
         for expected in [
             "tokens.toml:1:1: there is no key x; the keys here are: tokens",
-            "tokens.toml:3:8: tokens: this token stands at /etc/cs/countersign.toml:5:8 already",
+            "tokens.toml:3:8: tokens: this token is at /etc/cs/countersign.toml:5:8 already",
             "tokens.toml:5:11: tokens: there is no profile \"root\": it is one of minimal, readonly, write, admin, support",
         ] {
             assert!(said.contains(expected), "{expected} is missing in:\n{said}");

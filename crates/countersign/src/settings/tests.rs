@@ -319,7 +319,7 @@ fn every_mistake_in_tokens_and_the_issuer_is_named_with_its_place() {
     );
     let said = parse(&text).unwrap_err();
     for expected in [
-        "toml:5:8: tokens: this token stands at /etc/cs/countersign.toml:2:8 already",
+        "toml:5:8: tokens: this token is at /etc/cs/countersign.toml:2:8 already",
         "toml:7:11: tokens: there is no profile \"suport\": it is one of minimal, readonly, write, admin",
         "toml:9:8: hash: a hash is written sha256: and 64 hexadecimal digits",
         "toml:10:11: account: an account takes 1 to 255 bytes",
@@ -345,7 +345,7 @@ fn every_mistake_in_tokens_and_the_issuer_is_named_with_its_place() {
     for expected in [
         "toml:1:1: tokens: hash is missing",
         "toml:1:1: tokens: account is missing",
-        "toml:3:1: oauth: no scope gives a profile, so nobody could call: scopes = {",
+        "toml:3:1: oauth: no scope gives a profile, so no call could succeed: scopes = {",
         "toml:3:1: oauth: issuer is missing",
     ] {
         assert!(said.contains(expected), "{expected} is missing in:\n{said}");
@@ -456,7 +456,7 @@ fn several_issuers_are_read_and_share_accounts_only_if_the_file_says_so() {
     }
     let said = parse(&[issuer("a", &prefix("a:")), issuer("a", &prefix("b:"))].concat()).unwrap_err();
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("toml:8:10: oauth: this issuer stands at /etc/cs/countersign.toml:2:10 already"), "{said}");
+    assert!(said.contains("toml:8:10: oauth: this issuer is at /etc/cs/countersign.toml:2:10 already"), "{said}");
     // Each mistake of each of them, at its place.
     let said = parse(&[issuer("a", "keys = 1\n"), issuer("b", "label_claim = 7\n")].concat()).unwrap_err();
     assert!(

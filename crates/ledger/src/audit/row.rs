@@ -31,7 +31,7 @@ pub enum RowError {
     /// Several tracked tables have this short name.
     #[error("several tracked tables have the name {}: {}", visible(.0), .1.join(", "))]
     Ambiguous(String, Vec<String>),
-    #[error("the table {0} has no key, so its rows cannot be told apart")]
+    #[error("the table {0} has no key, so its rows cannot be distinguished")]
     NoKey(String),
     #[error("the key of {table} is {expected}: give a value for each, such as {example}")]
     Key { table: String, expected: String, example: String },

@@ -175,13 +175,13 @@ fn only_for_writes(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics:
         diagnostics.0.push(parsed.diagnostic(not_found.span(), "a read answers with no rows: not_found is for writes"));
     }
     if let Some(tier) = tool.tier.as_ref().filter(|tier| *tier.get_ref() > Tier::Auto) {
-        diagnostics.0.push(parsed.diagnostic(tier.span(), "nobody needs to agree to a read: tier is for writes"));
+        diagnostics.0.push(parsed.diagnostic(tier.span(), "a read needs no agreement: tier is for writes"));
     }
     if let Some(reason) = &tool.reason {
         diagnostics.0.push(parsed.diagnostic(reason.span(), "a read changes nothing: reason is for writes"));
     }
     if let Some(summary) = &tool.summary {
-        diagnostics.0.push(parsed.diagnostic(summary.span(), "nobody decides about a read: summary is for writes"));
+        diagnostics.0.push(parsed.diagnostic(summary.span(), "a read needs no decision: summary is for writes"));
     }
     if let Some(undo_tier) = &tool.undo_tier {
         diagnostics
@@ -239,7 +239,7 @@ fn approvers(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut 
         ("approvers", tool.approvers.as_ref().map(serde_spanned::Spanned::span)),
     ] {
         if let Some(span) = span.filter(|_| !are_asked) {
-            note(span, format!("nobody has to approve writes of this tool: {key} is for tier = \"approve\""));
+            note(span, format!("writes of this tool need no approval: {key} is for tier = \"approve\""));
         }
     }
     if let Some(count) = tool.approvals.as_ref().filter(|count| !(1..=MAX_APPROVALS).contains(count.get_ref())) {

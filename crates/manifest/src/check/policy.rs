@@ -19,7 +19,7 @@ const LONGEST_MESSAGE: usize = 200;
 pub(super) fn check(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let name_at = || tool.name.span();
     if tool.is(false) && !tool.rule.is_empty() {
-        diagnostics.0.push(parsed.diagnostic(name_at(), "a read needs nobody's agreement: rule is for writes"));
+        diagnostics.0.push(parsed.diagnostic(name_at(), "a read needs no agreement: rule is for writes"));
     }
     if tool.rule.len() > MAX_RULES {
         diagnostics.0.push(parsed.diagnostic(name_at(), format!("a tool has at most {MAX_RULES} rules")));

@@ -277,7 +277,7 @@ pub enum Error {
     /// The deadline passed before the work was done.
     #[error("the deadline passed")]
     Deadline,
-    #[error("nobody takes the rows any more")]
+    #[error("the receiver of the rows is gone")]
     ReceiverDropped,
     #[error("all {sessions} connections of this server were in use until the deadline")]
     PoolTimeout { sessions: usize },

@@ -199,7 +199,7 @@ impl Pool {
                 true
             }
             Error::Server(error) if error.sqlstate == "57014" && Instant::now() < deadline => {
-                tracing::info!(%error, "somebody cancelled a read; reading again");
+                tracing::info!(%error, "a read was cancelled from outside; reading again");
                 true
             }
             _ => false,

@@ -124,7 +124,7 @@ fn summary(verified: &Verified, is_given: bool) {
     }
     print_line(&format!("Not sealed yet: {unsealed} final records. Pending: {pending}."));
     print_line(&match (*checkpoints, is_given) {
-        (0, _) => "No checkpoint is signed: whoever owns the tables could have made the log anew.".to_owned(),
+        (0, _) => "No checkpoint is signed: the owner of the tables could have made the log anew.".to_owned(),
         (_, true) => format!("Signed: {checkpoints} checkpoints, the newest of {signed} entries."),
         (_, false) => format!(
             "Signed: {checkpoints} checkpoints, the newest of {signed} entries, by the keys that the ledger names; --vkey verifies with yours."

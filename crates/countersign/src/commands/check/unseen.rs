@@ -71,7 +71,7 @@ pub(super) async fn notes(questions: &CatalogQueries, catalog: &ToolCatalog) -> 
             tell(
                 "warning",
                 &format!(
-                    "it writes {}, which neither before nor after reads: whoever agrees to the write does not see those rows",
+                    "it writes {}, which neither before nor after reads: a reviewer does not see those rows",
                     direct.join(", ")
                 ),
             );

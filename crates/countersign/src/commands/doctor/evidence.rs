@@ -55,7 +55,7 @@ async fn signatures(audit: &Audit) -> Finding {
     if keys == 0 {
         return Finding::warning(
             AREA,
-            "the log is not signed: whoever owns its tables can make it anew",
+            "the log is not signed: the owner of its tables can make it anew",
             "`countersign audit keys new` makes a key; servers sign with it every minute",
         );
     }

@@ -36,8 +36,8 @@ fn findings(PoolerReport { has_pooler, keeps_settings, renames_statements }: Poo
     match keeps_settings {
         Some(true) => findings.push(Finding::warning(
             AREA,
-            "what a write's own statements leave in a connection (settings, locks of the session) is there for whoever has \
-             it next",
+            "what a write's own statements leave in a connection (settings, locks of the session) stays for \
+             the next user of the connection",
             "set server_reset_query = DISCARD ALL and server_reset_query_always = 1 in pgbouncer.ini",
         )),
         Some(false) => {}

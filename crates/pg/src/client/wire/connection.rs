@@ -350,7 +350,7 @@ impl Connection {
 async fn within<T>(read_timeout: Option<Duration>, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let Some(read_timeout) = read_timeout else { return work.await };
     tokio::time::timeout(read_timeout, work).await.unwrap_or_else(|_| {
-        let said = format!("the server has said nothing for {} s", read_timeout.as_secs_f32());
+        let said = format!("nothing arrived from the server for {} s", read_timeout.as_secs_f32());
         Err(io::Error::new(io::ErrorKind::TimedOut, said))
     })
 }
