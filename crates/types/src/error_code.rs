@@ -104,7 +104,7 @@ pub enum ErrorCode {
     ///
     /// Do: read the proposal again with `get_proposal`, show it again, and send its digest.
     DigestMismatch,
-    /// Nobody agreed before `expires_at`.
+    /// No agreement before `expires_at`.
     ///
     /// Do: call the tool again for a new proposal.
     ProposalExpired,

@@ -67,7 +67,7 @@ async fn the_log_has_account_proposal_and_outcome_but_no_value() {
     let [done, failed] = [&done, &failed].map(|envelope| envelope["meta"]["correlation_id"].as_str().unwrap());
     let whose = ["tool=\"delete_package_photo\"", "account=\"default\""];
     for proposal in [&good, &bad] {
-        line(&log, &["carrying out", id(proposal), whose[0], whose[1]]);
+        line(&log, &["executing", id(proposal), whose[0], whose[1]]);
     }
     line(&log, &["executed", done, whose[0], whose[1], "rows_affected=3"]);
     line(&log, &["failed", failed, whose[0], whose[1], "sql_error"]);

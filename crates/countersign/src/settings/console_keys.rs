@@ -53,7 +53,7 @@ keys! {
     /// The login of the console that undoes and freezes.
     OperatorKeys {
         /// Connection string of a login with the role countersign_operator and the privileges that undone writes
-        /// need, for the console. Without it nobody undoes writes or freezes accounts there.
+        /// need, for the console. Without it the console cannot undo writes or freeze accounts.
         #[arg(long, env = "COUNTERSIGN_OPERATOR_URL", hide_env_values = true, value_parser = parse_secret)]
         #[schemars(with = "Option<String>")]
         operator_url: Secret,
@@ -67,7 +67,7 @@ keys! {
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct OidcKeys {
-    /// Issuer of the provider: the exact claim iss of its ID tokens. Its discovery document is fetched when somebody
+    /// Issuer of the provider: the exact claim iss of its ID tokens. Its discovery document is fetched when a person
     /// signs in, and every hour.
     #[schemars(with = "Option<String>")]
     pub(super) issuer: Option<Spanned<String>>,

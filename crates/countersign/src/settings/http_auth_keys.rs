@@ -73,7 +73,7 @@ pub(super) struct OAuthKeys {
     /// names, or a table with the claim of each name.
     #[schemars(with = "Option<ClaimKeys>")]
     pub(super) claims: Option<Spanned<ClaimKeys>>,
-    /// Scopes that clients are told to ask for. Default: all of scopes.
+    /// Scopes that clients should request. Default: all of scopes.
     #[schemars(with = "Option<Vec<String>>")]
     pub(super) request_scopes: Option<Vec<Spanned<String>>>,
 }

@@ -259,7 +259,7 @@ keys! {
         /// dropped.
         #[arg(long = "http-sessions", env = "COUNTERSIGN_HTTP_SESSIONS", value_name = "SESSIONS")]
         sessions: Bounded<1, 100_000>,
-        /// Seconds after which the server keeps nothing of an idle session until its client returns. Default:
+        /// Seconds after which the server discards the state of an idle session until its client returns. Default:
         /// 300.
         #[arg(long = "http-session-idle-s", env = "COUNTERSIGN_HTTP_SESSION_IDLE_S", value_name = "SECONDS")]
         session_idle_s: Seconds<1, 86_400>,

@@ -135,8 +135,8 @@ fn the_page_of_the_configuration_follows_from_the_keys() {
     let mut page = "# Configuration\n\n".to_owned();
     page.push_str(&wrapped(
         "This page is generated from the code: the keys of `countersign.toml`, each with its flag, values and meaning. The environment \
-         variable of `--row-limit` is `COUNTERSIGN_ROW_LIMIT`, unless another one is named. Values are texts unless it is \
-         said otherwise; a time is such as `90s`. [Configure](../setup/configure.md) has a complete example.",
+         variable of `--row-limit` is `COUNTERSIGN_ROW_LIMIT`, unless another one is named. Values are texts unless stated \
+         otherwise; a time is such as `90s`. [Configure](../setup/configure.md) has a complete example.",
         "",
     ));
     let most_used = MOST_USED.map(|id| format!("[`--{}`](#{id})", flags[id].get_long().unwrap()));

@@ -139,7 +139,7 @@ impl Proposals {
             return Err(failure.into());
         }
         let may_be_repeated = executor.preview_is_binding();
-        tracing::info!(proposal_id = %id, tool = proposal.tool_name, account = proposal.account_id.as_str(), "carrying out");
+        tracing::info!(proposal_id = %id, tool = proposal.tool_name, account = proposal.account_id.as_str(), "executing");
         let call = WriteCall {
             request: proposal.request(),
             tool: proposal.tool_name.clone(),
