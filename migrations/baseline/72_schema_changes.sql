@@ -325,23 +325,3 @@ begin
     where o.status in ('rejected', 'expired') and o.completed_at < clock_timestamp() - interval '7 days';
 end $$;
 comment on function countersign.expire_schema_changes() is 'Called by sweep: ends what has expired, and removes what was not carried out, after a week.';
-
-create function countersign.undo_lost(of_relation oid, dropped int2[]) returns bigint
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-select count(distinct e.correlation_id) from countersign.effect e
-where e.relation = of_relation and e.correlation_id is not null
-  and not exists (select from countersign.reversal v where v.correlation_id = e.correlation_id)
-  and (dropped is null or e.op in ('U', 'D') and exists (
-        select from countersign.tracked t cross join unnest(t.numbers) with ordinality n (number, place)
-        where t.shape = e.shape and n.number = any (dropped)
-          and (e.op = 'D' or (countersign.fields(e.before))[n.place] is distinct from (countersign.fields(e.after))[n.place])))
-$$;
-comment on function countersign.undo_lost(oid, int2[]) is
-    'How many recorded writes of a table that were not undone cannot be undone without these columns; null: without the table, or its key.';
-
-create function countersign.tables_with_another_key() returns setof oid
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-select t.relation from countersign.tracked t join pg_class c on c.oid = t.relation
-where t.is_current and t.key_columns is not null and t.key_columns is distinct from countersign.key_columns(t.relation)
-$$;
-comment on function countersign.tables_with_another_key() is 'The tracked tables whose key is another one than when they were tracked.';

@@ -85,9 +85,7 @@ grant execute on function
     countersign.note_schema_step(uuid, integer, text, boolean, integer, timestamp with time zone, boolean),
     countersign.end_schema_step(uuid, integer, text),
     countersign.end_schema_change(uuid, text, text, text),
-    countersign.reject_schema_change(uuid, text, text, text),
-    countersign.undo_lost(oid, smallint[]),
-    countersign.tables_with_another_key()
+    countersign.reject_schema_change(uuid, text, text, text)
     to countersign_approver;
 grant execute on function
     countersign.decide_as_console(uuid, text, bytea, interval, text, text, text),

@@ -158,23 +158,13 @@ async fn describe(
     ledger: &Ledger,
     target: &ConnectOptions,
 ) -> anyhow::Result<Result<Compilation, Diagnostics>> {
+    let native = tools::native::executors()?;
+    let executors: Vec<&str> = native.names().collect();
+    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors, prefix: tools.prefix };
     let limits = ReadLimits { sessions: 1, ..ReadLimits::default() };
     let names = CatalogNames::new(Reader::new(target.clone(), &SearchPath::default(), limits));
     let describer = HintingDescriber { ledger, names, reader: tools.reader.as_deref() };
-    compile_against(sources, tools.prefix, &describer).await
-}
-
-/// Compiles manifests against this database, for a server with all executors. `prefix` is what the names of the tools
-/// begin with.
-pub(crate) async fn compile_against(
-    sources: &[Source],
-    prefix: &str,
-    database: &impl DescribeStatement,
-) -> anyhow::Result<Result<Compilation, Diagnostics>> {
-    let native = tools::native::executors()?;
-    let executors: Vec<&str> = native.names().collect();
-    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors, prefix };
-    Ok(manifest::compile_fitting(sources, &server, database).await)
+    Ok(manifest::compile_fitting(sources, &server, &describer).await)
 }
 
 fn not_fitting(mut mistakes: Vec<Diagnostic>) -> anyhow::Error {

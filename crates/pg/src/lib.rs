@@ -51,5 +51,5 @@ pub use query::sql_executor::{
 pub use query::type_catalog::TypeCatalog;
 pub use query::value;
 pub use query::writer_pool::WriterPool;
-pub use query::{Query, QueryDescription, QueryEvent, QuerySummary, RowDelivery, RowSink, TransactionDescriber};
+pub use query::{Query, QueryDescription, QueryEvent, QuerySummary, RowDelivery, RowSink};
 pub use types::RowFormat;

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::client::connect_options::{ConnectOptions, Pooler};
-use crate::client::error::{ConnectError, Error};
+use crate::client::error::{ConnectError, Error, ServerError};
 use crate::client::session_settings::SessionSettings;
 use crate::client::wire::{self, CancelKey, Connection, Failure, Purpose, StatementId, TransactionStatus};
 use crate::client::wire::{FieldDescription, OtherEngine};
@@ -64,6 +64,8 @@ pub struct StatementResult {
     pub rows: Vec<Vec<Option<String>>>,
     /// The command tag, e.g. `INSERT 0 3`.
     pub tag: String,
+    /// The first 20 notices that it raised.
+    pub notices: Vec<ServerError>,
 }
 
 impl StatementResult {

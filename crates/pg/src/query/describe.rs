@@ -64,7 +64,7 @@ where a.attrelid = $1 and a.attnum = $2 and not a.attisdropped";
 
 /// The functions with these names that a condition may not call, and the reasons. A plan shows only names, so a name
 /// is refused if any function of that name is refused.
-pub(super) const REFUSED_IN_CONDITIONS_SQL: &str = concat!(
+const REFUSED_IN_CONDITIONS_SQL: &str = concat!(
     "select f.proname, f.why from (",
     include_str!("read/functions.sql"),
     ") f where f.why is not null \
@@ -78,7 +78,7 @@ pub(super) const REFUSED_IN_CONDITIONS_SQL: &str = concat!(
 
 /// What is missing of extension $1 and role $2 (either may be NULL) for login $3, by default the session's; and the
 /// schema of the extension.
-pub(super) const REQUIREMENTS_SQL: &str = "\
+const REQUIREMENTS_SQL: &str = "\
 select case \
     when e.oid is null and $1::text is not null \
         then pg_catalog.format('the database lacks the extension %s (create extension %I)', $1, $1) \
@@ -90,10 +90,10 @@ from (select coalesce($3::text, current_user) as name) l \
 left join pg_catalog.pg_extension e on e.extname = $1 \
 left join pg_catalog.pg_namespace n on n.oid = e.extnamespace";
 
-pub(super) struct Described {
-    pub(super) shape: StatementShape,
+struct Described {
+    shape: StatementShape,
     /// The names of the functions that the plan shows.
-    pub(super) functions: BTreeSet<String>,
+    functions: BTreeSet<String>,
 }
 
 impl DescribeStatement for WriterPool {
@@ -124,7 +124,10 @@ impl WriterPool {
         let params = [extension.clone(), role.clone(), login.map(str::to_owned)];
         let answer = self.run_one(REQUIREMENTS_SQL, &params, Instant::now() + DESCRIBE_DEADLINE).await;
         let answer = answer.map_err(|error| DescribeError::Unavailable(error.to_string()))?;
-        requirements_check(answer.rows.into_iter().next())
+        let no_answer =
+            || DescribeError::Unavailable("the catalog gave no answer about extensions and roles".to_owned());
+        let [missing, extension_schema] = answer.into_row().ok_or_else(no_answer)?;
+        Ok(missing.map_or(RequirementsCheck::Met { extension_schema }, RequirementsCheck::Missing))
     }
 
     async fn refused_in_conditions(&self, functions: BTreeSet<String>) -> Result<Vec<(String, String)>, Error> {
@@ -134,7 +137,11 @@ impl WriterPool {
         let names = value::text_array(&functions.into_iter().collect::<Vec<_>>());
         let deadline = Instant::now() + DESCRIBE_DEADLINE;
         let answer = self.run_one(REFUSED_IN_CONDITIONS_SQL, &[Some(names), Some("{}".to_owned())], deadline).await?;
-        Ok(refused_functions(answer.rows))
+        let texts = |row: Vec<Option<String>>| {
+            let mut row = row.into_iter().flatten();
+            Some((row.next()?, row.next()?))
+        };
+        Ok(answer.rows.into_iter().filter_map(texts).collect())
     }
 
     async fn describe_again(&self, sql: &str, param_types: &[u32]) -> Result<Described, DescribeError> {
@@ -166,23 +173,6 @@ impl WriterPool {
     }
 }
 
-/// Reads the answer to [`REQUIREMENTS_SQL`].
-pub(super) fn requirements_check(row: Option<Vec<Option<String>>>) -> Result<RequirementsCheck, DescribeError> {
-    let no_answer = || DescribeError::Unavailable("the catalog gave no answer about extensions and roles".to_owned());
-    let row = row.and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
-    let [missing, extension_schema] = row.ok_or_else(no_answer)?;
-    Ok(missing.map_or(RequirementsCheck::Met { extension_schema }, RequirementsCheck::Missing))
-}
-
-/// Reads the answer to [`REFUSED_IN_CONDITIONS_SQL`].
-pub(super) fn refused_functions(rows: Vec<Vec<Option<String>>>) -> Vec<(String, String)> {
-    let texts = |row: Vec<Option<String>>| {
-        let mut row = row.into_iter().flatten();
-        Some((row.next()?, row.next()?))
-    };
-    rows.into_iter().filter_map(texts).collect()
-}
-
 /// Through a pooler, all questions are asked in one transaction: the next transaction may have another backend,
 /// without the statement prepared here.
 async fn ask_on(
@@ -200,7 +190,7 @@ async fn ask_on(
 }
 
 /// `around` has the statements that keep a failed plan from failing an open transaction; `None` if none is open.
-pub(super) async fn ask_here(
+async fn ask_here(
     session: &mut Session,
     sql: &str,
     param_types: &[u32],

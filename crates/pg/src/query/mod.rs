@@ -4,14 +4,13 @@
 //!   `column_origins` which columns of tables its result shows; `plan_expression` reads the expressions of a plan.
 //! - `type_catalog` has the types by oid, `value` converts values, `row_writer` writes rows; `json_rows` and
 //!   `row_sink` collect them.
-//! - `describe` describes statements for the crate `manifest`, `describe_in_transaction` as a transaction sees them.
+//! - `describe` describes statements for the crate `manifest`.
 //! - `modifying_statement` inspects a statement of a caller that changes rows.
 //! - `sql_executor` runs statements of a front end's user; `writer_pool` is for the crate `ledger` alone.
 
 mod column_origins;
 pub(crate) mod columns;
 pub(crate) mod describe;
-mod describe_in_transaction;
 mod events;
 pub(crate) mod json_rows;
 pub(crate) mod modifying_statement;
@@ -26,6 +25,5 @@ pub(crate) mod type_catalog;
 pub mod value;
 pub(crate) mod writer_pool;
 
-pub use describe_in_transaction::TransactionDescriber;
 pub use events::{Query, QueryDescription, QueryEvent, QuerySummary, RowDelivery};
 pub use row_sink::RowSink;

@@ -4,15 +4,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
-use ledger::schema_changes::{
-    ApplyError, ApplyEvent, ApplyOutcome, BrokenTool, Impact, SchemaChange, SchemaChanges, drop_hint,
-};
-use review::sentences::{capitalized, count};
+use ledger::schema_changes::{ApplyError, ApplyEvent, ApplyOutcome, Impact, SchemaChange, SchemaChanges, drop_hint};
+use review::sentences::count;
 use schema_change::{MAX_BYTES, SchemaChangeText};
 use types::{IdPrefix, visible};
 
 use super::args::ApplyArgs;
-use super::manifest_tools::ManifestTools;
 use super::{find, has, open, refused, show};
 use crate::commands::several::on_owner;
 use crate::settings::{DatabaseSettings, Settings};
@@ -49,8 +46,8 @@ async fn of_file(
     let text = SchemaChangeText::parse(sql).with_context(|| visible(&arguments.what))?;
     let ledger = open(settings).await?;
     let changes = ledger.schema_changes();
-    let broken = shown(arguments, &changes, &text, None, &ManifestTools::new(settings, &ledger).await).await?;
-    agree(arguments, None, &broken).await?;
+    shown(arguments, &changes, &text, None).await?;
+    agree(arguments, None).await?;
     let change = changes.bring(&os_user::name(), reason, sql).await.map_err(|failure| refused(&failure))?;
     print_line(&format!("Stored: schema change {}.", change.change_id));
     carry_out(arguments, &changes, &change).await
@@ -65,21 +62,18 @@ async fn of_id(arguments: &ApplyArgs, id: &IdPrefix, settings: &DatabaseSettings
         bail!("the schema change is {}; nothing was done", change.status.as_str());
     }
     let text = SchemaChangeText::parse(&change.sql).context("it cannot be carried out")?;
-    let tools = ManifestTools::new(settings, &ledger).await;
-    let broken = shown(arguments, &changes, &text, Some(&change), &tools).await?;
-    agree(arguments, Some(&change), &broken).await?;
+    shown(arguments, &changes, &text, Some(&change)).await?;
+    agree(arguments, Some(&change)).await?;
     carry_out(arguments, &changes, &change).await
 }
 
 /// Shows a change, and tries it once the person has read what an agent wrote. A change that fails then is not begun.
-/// Returns the tools that would not compile any more.
 async fn shown(
     arguments: &ApplyArgs,
     changes: &SchemaChanges,
     text: &SchemaChangeText,
     change: Option<&SchemaChange>,
-    tools: &ManifestTools,
-) -> anyhow::Result<Vec<BrokenTool>> {
+) -> anyhow::Result<()> {
     show::print_text(text, change.map(|change| change.steps.as_slice()).unwrap_or_default());
     let has_agreed = has_agreed(arguments, change)?;
     let mut tried = None;
@@ -88,7 +82,7 @@ async fn shown(
             let answer = ask("Try it in your login, and roll it back? Its SQL runs then. Type yes:").await?;
             ensure!(answer == "yes", "not tried, since the answer was not yes; nothing was changed");
         }
-        tried = Some(show::tried(changes, text, &arguments.trial.options(), tools).await);
+        tried = Some(show::tried(changes, text, &arguments.trial.options()).await);
     }
     show::print_trial(tried.as_ref());
     show::gap();
@@ -101,16 +95,7 @@ async fn shown(
             failed.line,
             visible(&failed.message)
         ),
-        Some(Ok(Impact { tools, .. })) => {
-            let names = || tools.broken.iter().map(|broken| visible(&broken.tool)).collect::<Vec<_>>().join(", ");
-            ensure!(
-                tools.broken.is_empty() || arguments.break_tools || !has_agreed,
-                "tools would not compile any more ({}); nothing was changed. --break-tools carries it out nevertheless",
-                names()
-            );
-            Ok(tools.broken)
-        }
-        None => Ok(Vec::new()),
+        _ => Ok(()),
     }
 }
 
@@ -141,16 +126,11 @@ fn has_agreed(arguments: &ApplyArgs, change: Option<&SchemaChange>) -> anyhow::R
     Ok(false)
 }
 
-/// `broken` are the tools that would not compile any more.
-async fn agree(arguments: &ApplyArgs, change: Option<&SchemaChange>, broken: &[BrokenTool]) -> anyhow::Result<()> {
+async fn agree(arguments: &ApplyArgs, change: Option<&SchemaChange>) -> anyhow::Result<()> {
     if has_agreed(arguments, change)? {
         return Ok(());
     }
-    let tools = match broken.len() {
-        0 => String::new(),
-        tools => format!("{} would not compile any more. ", capitalized(&count(tools as u64, "tool"))),
-    };
-    let answer = ask(&format!("{tools}Carry it out? Type yes:")).await?;
+    let answer = ask("Carry it out? Type yes:").await?;
     ensure!(answer == "yes", "not carried out, since the answer was not yes");
     Ok(())
 }

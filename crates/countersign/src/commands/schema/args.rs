@@ -7,7 +7,7 @@ use ledger::schema_changes::{ApplyOptions, ImpactOptions, MAX_REASON_CHARS, Sche
 use types::IdPrefix;
 
 use crate::commands::words;
-use crate::settings::{ManifestKeys, With};
+use crate::settings::With;
 use crate::terminal::short_id;
 
 #[derive(Debug, Subcommand)]
@@ -62,8 +62,6 @@ pub(crate) struct ShowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TrialArgs {
-    #[command(flatten)]
-    _manifests: ManifestKeys,
     /// Seconds that the trial may take, and with it hold its locks, 1 to 3600.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
     try_for: u32,
@@ -101,10 +99,6 @@ pub(crate) struct ApplyArgs {
     /// Carry it out without asking.
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Carry it out although tools of the manifests would not compile any more. On a terminal the second question
-    /// says so instead.
-    #[arg(long, conflicts_with = "no_try")]
-    pub(crate) break_tools: bool,
     /// How often a step is tried while it does not get its locks, 1 to 1000.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     tries: u32,

@@ -3,7 +3,6 @@
 
 mod apply;
 pub(crate) mod args;
-mod manifest_tools;
 mod show;
 
 use std::process::ExitCode;

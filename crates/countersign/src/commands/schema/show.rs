@@ -1,23 +1,16 @@
 //! `countersign schema show`, and what `apply` shows before it asks.
 
-use ledger::schema_changes::{
-    BlockedStatements, CatalogDifference, Impact, ImpactOptions, ObjectChange, SchemaChange, SchemaChanges, SchemaStep,
-    ToolImpact,
-};
+use ledger::schema_changes::{BlockedStatements, Impact, ImpactOptions, SchemaChange, SchemaChanges, SchemaStep};
 use review::sentences::count;
 use schema_change::{Finding, SchemaChangeStep, SchemaChangeText};
 use serde::Serialize;
 use types::visible;
 
 use super::args::ShowArgs;
-use super::manifest_tools::ManifestTools;
 use super::{find, open};
 use crate::settings::DatabaseSettings;
 use crate::terminal::table::beside;
 use crate::terminal::{Style, print_json, print_line, print_lines};
-
-/// The most objects that are listed.
-const MAX_LISTED: usize = 50;
 
 /// The JSON form.
 #[derive(Serialize)]
@@ -36,15 +29,12 @@ struct ShownChange<'a> {
 }
 
 pub(super) async fn run(arguments: &ShowArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
-    let ledger = open(settings).await?;
-    let changes = ledger.schema_changes();
+    let changes = open(settings).await?.schema_changes();
     let change = find(&changes, &arguments.id).await??;
     let text = SchemaChangeText::parse(&change.sql);
     let options = (arguments.is_tried && change.status.is_open()).then(|| arguments.trial.options());
     let tried = match (&text, &options) {
-        (Ok(text), Some(options)) if is_untouched(&change) => {
-            Some(tried(&changes, text, options, &ManifestTools::new(settings, &ledger).await).await)
-        }
+        (Ok(text), Some(options)) if is_untouched(&change) => Some(tried(&changes, text, options).await),
         _ => None,
     };
     if arguments.json {
@@ -80,9 +70,8 @@ pub(super) async fn tried(
     changes: &SchemaChanges,
     text: &SchemaChangeText,
     options: &ImpactOptions,
-    tools: &ManifestTools,
 ) -> Result<Impact, String> {
-    changes.try_out(text, options, tools).await.map_err(|error| error.to_string())
+    changes.try_out(text, options).await.map_err(|error| error.to_string())
 }
 
 /// Prints what is on record.
@@ -167,73 +156,17 @@ fn impact_lines(impact: &Impact, style: &Style) -> Vec<String> {
         let rows = count(one.rows, "row");
         lines.extend(beside("scans", [format!("{}: {rows} ({})", visible(&one.table), bytes(one.bytes))]));
     }
-    for one in &impact.lost_undo {
-        let because = match one.because.as_str() {
-            "table" => "the table is dropped".to_owned(),
-            "key" => "it gets another key".to_owned(),
-            columns => format!("it loses {columns}"),
-        };
-        let text = format!("{} of {}, since {because}", count(one.writes, "recorded write"), one.table);
-        lines.extend(beside("undo lost", [style.bad(&visible(&text))]));
-    }
-    lines.extend(tool_lines(&impact.tools, style));
-    lines.extend(impact.objects.iter().take(MAX_LISTED).flat_map(object_lines));
-    if impact.has_more_objects || impact.objects.len() > MAX_LISTED {
-        lines.extend(beside("", ["and more: --json has up to 500".to_owned()]));
+    lines.extend(impact.dropped.iter().flat_map(|one| beside("drops", [style.bad(&visible(one))])));
+    for one in &impact.notices {
+        let text = format!("line {}: {}", one.line, one.message);
+        let texts = text.lines().chain(one.detail.iter().flat_map(|detail| detail.lines()));
+        lines.extend(beside("notice", texts.map(visible)));
     }
     for one in &impact.untried {
         lines.extend(beside("not tried", [format!("line {}: {}", one.line, visible(&one.sql))]));
     }
-    if let Some(inverse) = &impact.inverse {
-        lines.extend(beside("inverse", inverse.statements.iter().map(|statement| visible(statement))));
-        lines.extend(
-            inverse
-                .lost_values
-                .iter()
-                .flat_map(|lost| beside("", [format!("the values of {} are lost", visible(lost))])),
-        );
-    }
     lines.extend(beside("tried", ["now, and rolled back".to_owned()]));
     lines
-}
-
-/// The tools that would not compile any more, and of which that is not known.
-fn tool_lines(tools: &ToolImpact, style: &Style) -> Vec<String> {
-    let mut lines = Vec::new();
-    for broken in &tools.broken {
-        let text = format!("{}: {}", broken.tool, broken.reasons.join("; "));
-        lines.extend(beside("breaks tool", [style.bad(&visible(&text))]));
-    }
-    let unknown = match (&tools.unknown_because, tools.not_compiled.as_slice()) {
-        (Some(because), _) => Some(format!("not compared: {because}")),
-        (None, []) => None,
-        (None, names) => Some(format!("not compared, since this login cannot compile them now: {}", names.join(", "))),
-    };
-    if let Some(unknown) = unknown {
-        lines.extend(beside("tools", [visible(&unknown)]));
-    } else if tools.broken.is_empty() {
-        lines.extend(beside("tools", [format!("{} compile as before", tools.compiled)]));
-    }
-    lines
-}
-
-fn object_lines(one: &CatalogDifference) -> Vec<String> {
-    let cut = |text: &String| visible(&text.chars().take(200).collect::<String>());
-    let mut text = format!("{} {}", one.kind, visible(&one.name));
-    if let Some(name) = &one.renamed_to {
-        text.push_str(&format!(", now {}", visible(name)));
-    }
-    match (one.change, &one.before, &one.after) {
-        (ObjectChange::Changed, before, after) => {
-            let of = |text: &Option<String>| text.as_ref().map_or_else(|| "nothing".to_owned(), cut);
-            if before != after {
-                text.push_str(&format!(": {} -> {}", of(before), of(after)));
-            }
-        }
-        (_, Some(definition), _) | (_, None, Some(definition)) => text.push_str(&format!(": {}", cut(definition))),
-        (_, None, None) => {}
-    }
-    beside(one.change.as_str(), [text])
 }
 
 fn bytes(bytes: u64) -> String {

@@ -336,7 +336,7 @@ impl Run<'_> {
         self.work.setup.session.batch_execute(&format!("set lock_timeout = {}", wait.as_millis())).await?;
         let ended = self.work.run(&step.sql()).await;
         let tried = match ended {
-            Ok(()) => Tried::Ended { tracked: Vec::new(), not_renewed: None },
+            Ok(_) => Tried::Ended { tracked: Vec::new(), not_renewed: None },
             Err(error) => self.failed(error, step.line())?,
         };
         let message = match &tried {

@@ -3,19 +3,15 @@
 //! ```text
 //! propose   an agent's text is stored (`SchemaChanges::propose`), or a person's (`bring`)
 //! stored    a change as the table has it: one that was altered there is not loaded
-//! impact    tries a change in the person's login, in a transaction that is rolled back: `catalog_difference` compares
-//!           the catalog before and after, `tool_impact` the tools that compile, `inverse` says how to take the change back
+//! impact    tries a change in the person's login, in a transaction that is rolled back
 //! apply     carries it out step by step; `step` runs one
 //! ```
 
 mod apply;
-mod catalog_difference;
 mod impact;
-mod inverse;
 mod schema_change;
 mod step;
 mod stored;
-mod tool_impact;
 
 use std::time::Duration;
 
@@ -24,15 +20,12 @@ use tokio::time::Instant;
 use types::{ErrorCode, Failure, IdPrefix, Principal, SchemaChangeId, Secret};
 
 pub use apply::{ApplyError, ApplyEvent, ApplyOptions, ApplyOutcome, Unfinished, drop_hint};
-pub use catalog_difference::{CatalogDifference, ObjectChange};
 pub use impact::{
-    BlockedStatements, FailedStatement, Impact, ImpactError, ImpactOptions, LockTaken, LostUndo, RewrittenRelation,
-    ScannedTable, UntriedStatement,
+    BlockedStatements, FailedStatement, Impact, ImpactError, ImpactOptions, LockTaken, RewrittenRelation, ScannedTable,
+    StatementNotice, UntriedStatement,
 };
-pub use inverse::Inverse;
 pub use schema_change::{SchemaChange, SchemaChangeOrigin, SchemaChangeStatus, SchemaStep};
 pub use stored::AlteredSchemaChange;
-pub use tool_impact::{BrokenTool, CompiledTools, ToolCompiler, ToolImpact};
 
 use self::stored::StoredSchemaChange;
 use crate::evidence::records::Records;

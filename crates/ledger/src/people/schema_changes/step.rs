@@ -4,7 +4,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings, StatementResult, WriterPool};
+use pg::{ConnectOptions, PipelineStatement, ServerError, Session, SessionSettings, StatementResult, WriterPool};
 use tokio::time::Instant;
 
 use crate::SchemaError;
@@ -98,12 +98,12 @@ impl<'a> WorkSession<'a> {
         self.setup.session.batch_execute(text).await
     }
 
-    /// Runs one statement of the text in its transaction, and looks at what it did.
-    pub(super) async fn run_within(&mut self, sql: &str) -> Result<(), StepError> {
-        self.run(sql).await?;
+    /// Runs one statement of the text in its transaction, and looks at what it did. Returns its notices.
+    pub(super) async fn run_within(&mut self, sql: &str) -> Result<Vec<ServerError>, StepError> {
+        let notices = self.run(sql).await?;
         let boundary = self.own(BOUNDARY_SQL, &[]).await?.into_row::<3>();
         match boundary {
-            Some([Some(role), Some(login), None]) if role == "none" && login == self.setup.user => Ok(()),
+            Some([Some(role), Some(login), None]) if role == "none" && login == self.setup.user => Ok(notices),
             Some([_, _, Some(beyond)]) => Err(StepError::Boundary(beyond)),
             _ => Err(StepError::Boundary("it changes the role in which the text runs".to_owned())),
         }
@@ -123,14 +123,17 @@ impl<'a> WorkSession<'a> {
         }
     }
 
-    /// Runs one statement of the text. An interrupt cancels it.
-    pub(super) async fn run(&mut self, sql: &str) -> Result<(), pg::Error> {
+    /// Runs one statement of the text, and returns its notices. An interrupt cancels it.
+    pub(super) async fn run(&mut self, sql: &str) -> Result<Vec<ServerError>, pg::Error> {
         let pid = Some(self.setup.session.backend_pid().to_string());
         let statement = [PipelineStatement::without_params(sql)];
         let mut running = std::pin::pin!(self.setup.session.run(&statement));
         loop {
             tokio::select! {
-                ended = &mut running => return ended.map(drop).map_err(|failed| failed.error),
+                ended = &mut running => {
+                    let results = ended.map_err(|failed| failed.error)?;
+                    return Ok(results.into_iter().next().unwrap_or_default().notices);
+                }
                 () = &mut self.interrupt, if !self.is_interrupted => {
                     self.is_interrupted = true;
                     self.writer.run_one(CANCEL_SQL, std::slice::from_ref(&pid), Instant::now() + TIMEOUT).await?;

@@ -13,6 +13,9 @@ pub struct RowRetention {
     pub bytes: usize,
 }
 
+/// The maximum number of notices that are kept of a statement. Each has fields of up to 8 KiB.
+const MAX_NOTICES: usize = 20;
+
 /// Collects the results of a pipeline, its rows up to a limit.
 #[derive(Debug)]
 pub(super) struct Collector {
@@ -67,6 +70,7 @@ impl Collector {
                     self.current.rows.push(owned_row(&body)?);
                 }
             }
+            Event::Notice(_, notice) if self.current.notices.len() < MAX_NOTICES => self.current.notices.push(*notice),
             Event::Completed(statement, tag) => {
                 self.current.tag = tag;
                 self.end(statement);
