@@ -1,5 +1,5 @@
 -- Changes of tables' definitions, which people carry out in their own logins: no server has rights on definitions. An agent proposes SQL
--- as text, or a person brings a file; each step of the work is on record. docs/topics/schema-changes.md has the use,
+-- as text, or a person brings a file; the end of each step is on record. docs/topics/schema-changes.md has the use,
 -- docs/adr/0110-people-carry-out-schema-changes.md the reasons, crates/ledger/src/people/schema_changes the work.
 
 create table countersign.schema_change (
@@ -19,6 +19,7 @@ create table countersign.schema_change (
     digest           text         not null check (octet_length(digest) = 64),
     created_at       timestamptz  not null default clock_timestamp(),
     expires_at       timestamptz  not null,
+    ended_steps      integer      not null default 0,
     status           text         not null default 'pending'
                      check (status in ('pending', 'applying', 'applied', 'failed', 'rejected', 'expired')),
     decided_by       text,
@@ -35,30 +36,13 @@ comment on table countersign.schema_change is 'Changes of definitions: what was 
 comment on column countersign.schema_change.origin is 'tool: an agent proposed it. command_line: a person brought it, and may carry it out.';
 comment on column countersign.schema_change.sql is 'Exactly what is carried out.';
 comment on column countersign.schema_change.digest is 'SHA-256 of what the change says, with who proposed it and until when.';
+comment on column countersign.schema_change.ended_steps is
+    'A step in a transaction is counted in that transaction, a statement that runs alone after it: without a count, whether it ended is not known.';
 comment on column countersign.schema_change.decided_by is 'The user of the operating system that the command line named; decided_login is the login.';
 comment on column countersign.schema_change.decision_reason is 'Why it was rejected, or given up.';
 create unique index schema_change_pending on countersign.schema_change (account_id, origin, md5(sql)) where status = 'pending';
 create index schema_change_open on countersign.schema_change (status, id) where status in ('pending', 'applying');
 create index schema_change_ended on countersign.schema_change (completed_at) where status in ('rejected', 'expired');
-
-create table countersign.schema_step (
-    change_id   uuid         not null references countersign.schema_change (change_id) on delete cascade,
-    number      integer      not null check (number >= 1),
-    sql_digest  text         not null check (octet_length(sql_digest) = 64),
-    is_alone    boolean      not null,
-    login       name         not null default session_user,
-    attempts    integer      not null default 1 check (attempts >= 1),
-    began_at    timestamptz  not null,
-    ended_at    timestamptz,
-    error       text,
-    primary key (change_id, number),
-    constraint ended_well check (num_nonnulls(ended_at, error) <= 1)
-);
-comment on table countersign.schema_step is
-    'The steps that were carried out. The row of a step in a transaction is made in that transaction; the row of a statement that runs alone is '
-    'made before it, and ended after it.';
-comment on column countersign.schema_step.sql_digest is 'SHA-256 of the SQL of the step.';
-comment on column countersign.schema_step.ended_at is 'Null without an error: whether the statement ended is not known.';
 
 create function countersign.schema_change_digest(c countersign.schema_change) returns text language sql stable
 set search_path = pg_catalog, pg_temp as $$
@@ -69,7 +53,7 @@ select encode(sha256(convert_to(json_build_array(
 comment on function countersign.schema_change_digest(countersign.schema_change) is 'SHA-256 of what a change says.';
 
 -- The state machine: these changes and no others, whatever makes them.
---     pending -> applying | rejected | expired          applying -> applied | failed
+--     pending -> applying | rejected | expired          applying -> applying with one more step | applied | failed
 create function countersign.protect_schema_change() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
@@ -83,8 +67,9 @@ begin
     then
         raise exception 'what schema change % says cannot change', old.change_id using errcode = '55000';
     elsif not (case old.status
-        when 'pending' then new.status in ('applying', 'rejected', 'expired')
-        when 'applying' then new.status in ('applied', 'failed')
+        when 'pending' then new.status in ('applying', 'rejected', 'expired') and new.ended_steps = 0
+        when 'applying' then (new.status, new.ended_steps) in
+                (('applying', old.ended_steps + 1), ('applied', old.ended_steps), ('failed', old.ended_steps))
             and (new.decided_by, new.decided_login, new.decided_at) is not distinct from (old.decided_by, old.decided_login, old.decided_at)
         else false end)
     then
@@ -97,33 +82,6 @@ create trigger protect_schema_change before update or delete on countersign.sche
     for each row execute function countersign.protect_schema_change();
 create trigger protect_schema_changes before truncate on countersign.schema_change
     for each statement execute function countersign.protect_schema_change();
-
-create function countersign.protect_schema_step() returns trigger
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-begin
-    if tg_op = 'INSERT' then
-        if new.number = 1 + (select count(*) from countersign.schema_step s where s.change_id = new.change_id and s.ended_at is not null)
-           and exists (select from countersign.schema_change c where c.change_id = new.change_id and c.status = 'applying') then
-            return new;
-        end if;
-    elsif tg_op = 'UPDATE' then
-        if old.ended_at is null and (new.change_id, new.number, new.sql_digest, new.is_alone)
-           is not distinct from (old.change_id, old.number, old.sql_digest, old.is_alone)
-        then
-            return new;
-        end if;
-    elsif tg_op = 'DELETE' then
-        if not exists (select from countersign.schema_change c where c.change_id = old.change_id) then
-            return old;
-        end if;
-    end if;
-    raise exception 'the steps of a schema change come one after the other, and are kept' using errcode = '42501';
-end $$;
-comment on function countersign.protect_schema_step() is 'A step follows the ended ones of a change that is being carried out, and stays once it has ended.';
-create trigger protect_schema_step before insert or update or delete on countersign.schema_step
-    for each row execute function countersign.protect_schema_step();
-create trigger protect_schema_steps before truncate on countersign.schema_step
-    for each statement execute function countersign.protect_schema_step();
 
 create function countersign.store_schema_change(c countersign.schema_change, most integer, out verdict text, out stored uuid)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -196,8 +154,7 @@ comment on function countersign.bring_schema_change(uuid, text, text, text) is
 create function countersign.note_schema_event(c countersign.schema_change, who text, action text, why text) returns void language sql volatile
 set search_path = pg_catalog, pg_temp as $$
 select countersign.note_event('schema_change', array['person', who, 'change_id', c.change_id::text, 'digest', c.digest, 'action', action,
-    'account', c.account_id, 'steps', (select count(*) from countersign.schema_step s where s.change_id = c.change_id and s.ended_at is not null)::text],
-    why) $$;
+    'account', c.account_id, 'steps', c.ended_steps::text], why) $$;
 comment on function countersign.note_schema_event(countersign.schema_change, text, text, text) is 'Logs what became of a change, with the number of ended steps.';
 
 -- Whoever carries a change out holds this lock in the session.
@@ -228,8 +185,6 @@ begin
     elsif c.status = 'pending' and c.expires_at <= clock_timestamp() then
         update countersign.schema_change o set status = 'expired', completed_at = clock_timestamp() where o.id = c.id;
         return 'expired';
-    elsif c.status = 'applying' then
-        return 'again';
     elsif c.status <> 'pending' then
         return c.status;
     end if;
@@ -239,33 +194,20 @@ begin
     return 'done';
 end $$;
 comment on function countersign.begin_schema_change(uuid, text, text, text) is
-    'Before the first step, after begin_decision. done | again (it was begun before) | proposer (under the own name) | digest_mismatch | the state that it is in.';
+    'Before the first step, after begin_decision. done | proposer (under the own name) | digest_mismatch | the state that it is in.';
 
-create function countersign.note_schema_step(change uuid, of_number integer, print text, alone boolean, tries integer, since timestamptz, has_ended boolean)
-returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-begin
-    perform countersign.commit_durably();
-    insert into countersign.schema_step (change_id, number, sql_digest, is_alone, attempts, began_at, ended_at)
-    values (change, of_number, print, alone, tries, since, case when has_ended then clock_timestamp() end)
-    on conflict (change_id, number) do update
-        set attempts = schema_step.attempts + excluded.attempts, began_at = excluded.began_at, ended_at = excluded.ended_at, error = null,
-            login = session_user;
-end $$;
-comment on function countersign.note_schema_step(uuid, integer, text, boolean, integer, timestamptz, boolean) is
-    'A step in a transaction notes its end in that transaction, a statement that runs alone its begin before it.';
-
-create function countersign.end_schema_step(change uuid, of_number integer, message text) returns void
+create function countersign.note_schema_step(change uuid, of_number integer) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
     perform countersign.commit_durably();
-    update countersign.schema_step s
-    set error = message, ended_at = case when message is null then clock_timestamp() end
-    where s.change_id = change and s.number = of_number and s.is_alone and s.ended_at is null;
+    update countersign.schema_change o set ended_steps = of_number
+    where o.change_id = change and o.status = 'applying' and o.ended_steps = of_number - 1;
     if not found then
-        raise exception 'no such step waits for its end' using errcode = '55000';
+        raise exception 'the steps of a schema change come one after the other' using errcode = '55000';
     end if;
 end $$;
-comment on function countersign.end_schema_step(uuid, integer, text) is 'After a statement that ran alone: it ended, or with a message failed.';
+comment on function countersign.note_schema_step(uuid, integer) is
+    'Counts a step that has ended: one in a transaction within it, a statement that runs alone after it.';
 
 create function countersign.end_schema_change(change uuid, who text, outcome text, message text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -315,7 +257,7 @@ begin
     return c.status;
 end $$;
 comment on function countersign.reject_schema_change(uuid, text, text, text) is
-    'done: it is never carried out. given_up: it was begun and does not go on; its ended steps stay. busy: it is being carried out now.';
+    'done: it is never carried out. given_up: it was begun, and its end was not on record; its ended steps stay. busy: it is being carried out now.';
 
 create function countersign.expire_schema_changes() returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin

@@ -6,7 +6,7 @@ grant select on countersign.record, countersign.mutation, countersign.effect, co
     countersign.reversal_part, countersign.tracked, countersign.freeze, countersign.loss,
     countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal, countersign.proposal_rows, countersign.approval, countersign.question, countersign.proposal_check,
     countersign.stored_plan, countersign.event, countersign.leaf, countersign.tree_node, countersign.log_key,
-    countersign.witness, countersign.checkpoint, countersign.schema_change, countersign.schema_step
+    countersign.witness, countersign.checkpoint, countersign.schema_change
     to {writer}, countersign_approver, countersign_operator, countersign_console;
 
 -- Servers.
@@ -82,8 +82,7 @@ grant execute on function
     countersign.bring_schema_change(uuid, text, text, text),
     countersign.schema_change_lock(uuid),
     countersign.begin_schema_change(uuid, text, text, text),
-    countersign.note_schema_step(uuid, integer, text, boolean, integer, timestamp with time zone, boolean),
-    countersign.end_schema_step(uuid, integer, text),
+    countersign.note_schema_step(uuid, integer),
     countersign.end_schema_change(uuid, text, text, text),
     countersign.reject_schema_change(uuid, text, text, text)
     to countersign_approver;

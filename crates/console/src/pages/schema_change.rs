@@ -4,7 +4,7 @@
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
-use ledger::schema_changes::{SchemaChange, SchemaStep, not_found};
+use ledger::schema_changes::{SchemaChange, SchemaChangeStatus, not_found};
 use schema_change::SchemaChangeText;
 use types::{SchemaChangeId, visible};
 
@@ -25,12 +25,14 @@ struct Page<'a> {
     /// The line, what is advised, and the rule.
     findings: Vec<String>,
     steps: Vec<StepLine>,
+    waits: bool,
+    without_end: Option<String>,
 }
 
 struct StepLine {
     number: u32,
     kind: &'static str,
-    state: String,
+    state: &'static str,
 }
 
 pub(crate) async fn show(
@@ -47,7 +49,7 @@ pub(crate) async fn show(
     let steps = text.iter().flat_map(SchemaChangeText::steps).map(|step| StepLine {
         number: step.number,
         kind: if step.is_alone { "alone, outside of a transaction" } else { "in one transaction" },
-        state: step_state(change.steps.iter().find(|record| record.number == step.number)),
+        state: change.step_state(step),
     });
     let page = Page {
         frame: state.frame(&person),
@@ -55,16 +57,9 @@ pub(crate) async fn show(
         sql: change.sql.lines().map(visible).collect(),
         findings: findings.collect(),
         steps: steps.collect(),
+        waits: change.status == SchemaChangeStatus::Pending,
+        without_end: change.without_end().map(|end| visible(&end)),
         change: &change,
     };
     Ok(render(&page).into_response())
-}
-
-fn step_state(record: Option<&SchemaStep>) -> String {
-    match record {
-        None => "not begun".to_owned(),
-        Some(SchemaStep { ended_at: Some(at), .. }) => format!("ended {at}"),
-        Some(SchemaStep { error: Some(error), .. }) => format!("failed: {}", visible(error)),
-        Some(SchemaStep { began_at, .. }) => format!("begun {began_at}; its end is not on record"),
-    }
 }

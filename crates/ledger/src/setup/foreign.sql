@@ -47,7 +47,7 @@ with trusted as (
     select format('trigger %I of countersign.%I calls %s', g.tgname, t.relname, g.tgfoid::regprocedure)
     from pg_trigger g join tables t on t.oid = g.tgrelid join pg_proc p on p.oid = g.tgfoid
     where not g.tgisinternal and (p.pronamespace <> (select oid from space)
-        or p.proname not in ('protect_record', 'protect_effect', 'protect_reversal', 'protect_log', 'protect_proposal', 'protect_approval', 'protect_schema_change', 'protect_schema_step',
+        or p.proname not in ('protect_record', 'protect_effect', 'protect_reversal', 'protect_log', 'protect_proposal', 'protect_approval', 'protect_schema_change',
                               'protect_read_log', 'enqueue_notice', 'check_stale'))
     union all
     select format('rule %I of countersign.%I', r.rulename, t.relname)

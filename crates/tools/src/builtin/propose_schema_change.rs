@@ -55,7 +55,7 @@ pub(super) struct SchemaChangeData {
     /// How many steps there are.
     steps: usize,
     /// How many of them have ended.
-    ended_steps: usize,
+    ended_steps: u32,
     /// Why it was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
@@ -75,7 +75,9 @@ impl SchemaChangeData {
                 "Nothing was changed. A person carries it out with `countersign schema apply {}`, or rejects it.",
                 change.change_id
             ),
-            SchemaChangeStatus::Applying => "A person has begun to carry it out.".to_owned(),
+            SchemaChangeStatus::Applying => {
+                "A person has begun to carry it out, and its end is not on record.".to_owned()
+            }
             SchemaChangeStatus::Applied => "It was carried out.".to_owned(),
             SchemaChangeStatus::Failed => "It failed. What had ended before stays. Propose what is left.".to_owned(),
             SchemaChangeStatus::Rejected => {
@@ -93,7 +95,7 @@ impl SchemaChangeData {
             expires_at: change.expires_at,
             findings: text.map(|text| text.findings().to_vec()).unwrap_or_default(),
             steps: text.map(|text| text.steps().len()).unwrap_or_default(),
-            ended_steps: change.steps.iter().filter(|step| step.ended_at.is_some()).count(),
+            ended_steps: change.ended_steps,
             decision_reason: change.decision_reason,
             error_message: change.error_message,
             message,

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
-use ledger::schema_changes::{ApplyError, ApplyEvent, ApplyOutcome, Impact, SchemaChange, SchemaChanges, drop_hint};
+use ledger::schema_changes::{
+    ApplyError, ApplyEvent, ApplyOutcome, Impact, SchemaChange, SchemaChangeStatus, SchemaChanges,
+};
 use review::sentences::count;
 use schema_change::{MAX_BYTES, SchemaChangeText};
 use types::{IdPrefix, visible};
@@ -58,9 +60,12 @@ async fn of_id(arguments: &ApplyArgs, id: &IdPrefix, settings: &DatabaseSettings
     let changes = ledger.schema_changes();
     let change = find(&changes, id).await??;
     show::print(&change);
-    if !change.status.is_open() {
-        bail!("the schema change is {}; nothing was done", change.status.as_str());
-    }
+    let without_end = change.without_end().map(|end| format!("; {end}")).unwrap_or_default();
+    ensure!(
+        change.status == SchemaChangeStatus::Pending,
+        "the schema change is {}; nothing was done{without_end}",
+        change.status.as_str()
+    );
     let text = SchemaChangeText::parse(&change.sql).context("it cannot be carried out")?;
     shown(arguments, &changes, &text, Some(&change)).await?;
     agree(arguments, Some(&change)).await?;
@@ -74,10 +79,10 @@ async fn shown(
     text: &SchemaChangeText,
     change: Option<&SchemaChange>,
 ) -> anyhow::Result<()> {
-    show::print_text(text, change.map(|change| change.steps.as_slice()).unwrap_or_default());
+    show::print_text(text, None);
     let has_agreed = has_agreed(arguments, change)?;
     let mut tried = None;
-    if !arguments.no_try && change.is_none_or(show::is_untouched) {
+    if !arguments.no_try {
         if change.is_some() && !has_agreed {
             let answer = ask("Try it in your login, and roll it back? Its SQL runs then. Type yes:").await?;
             ensure!(answer == "yes", "not tried, since the answer was not yes; nothing was changed");
@@ -137,42 +142,28 @@ async fn agree(arguments: &ApplyArgs, change: Option<&SchemaChange>) -> anyhow::
 
 async fn carry_out(arguments: &ApplyArgs, changes: &SchemaChanges, change: &SchemaChange) -> anyhow::Result<ExitCode> {
     let mut interrupt = std::pin::pin!(async {
-        // Without a handler the signal ends the process, and the next call goes on.
+        // Without a handler the signal ends the process.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
     });
     let options = arguments.options();
     let outcome = changes.apply(change, &os_user::name(), &options, interrupt.as_mut(), report).await;
-    let outcome = match outcome {
-        Ok(outcome) => outcome,
-        Err(ApplyError::Refused(failure)) => return Err(refused(&failure)),
-        Err(ApplyError::Database(error)) => {
-            bail!("{error}; `countersign schema apply {}` goes on behind what is on record", change.change_id)
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let left = |indexes: &[String]| {
-        if indexes.is_empty() { String::new() } else { format!("; {}", visible(&drop_hint(indexes))) }
-    };
     match outcome {
-        ApplyOutcome::Applied => {
+        Ok(ApplyOutcome::Applied) => {
             print_line("Applied.");
             Ok(ExitCode::SUCCESS)
         }
-        ApplyOutcome::Failed { step, line, message, steps, invalid_indexes } => bail!(
-            "step {step} failed in line {line}: {}{}. The schema change has failed; what ended before it stays ({})",
+        Ok(ApplyOutcome::Failed { step, line, message }) => bail!(
+            "step {step} failed in line {line}: {}. The schema change has failed; what ended before it stays ({})",
             visible(&message),
-            left(&invalid_indexes),
-            count(steps.into(), "step"),
+            count(u64::from(step) - 1, "step"),
         ),
-        ApplyOutcome::Unfinished { step, message, steps, invalid_indexes } => bail!(
-            "step {step} is not done: {}{}. What ended before it stays ({}); `countersign schema apply {}` goes on",
-            visible(&message),
-            left(&invalid_indexes),
-            count(steps.into(), "step"),
-            change.change_id,
-        ),
+        Err(ApplyError::Refused(failure)) => Err(refused(&failure)),
+        Err(ApplyError::Database(error)) => {
+            bail!("{error}; `countersign schema show {}` says how far it came", change.change_id)
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use ledger::schema_changes::{ApplyOptions, ImpactOptions, MAX_REASON_CHARS, SchemaChangeStatus, Unfinished};
+use ledger::schema_changes::{ApplyOptions, ImpactOptions, MAX_REASON_CHARS, SchemaChangeStatus};
 use types::IdPrefix;
 
 use crate::commands::words;
@@ -20,14 +20,14 @@ pub(crate) enum SchemaCommand {
     ///
     /// Shows the SQL, asks whether to try it, shows what it would do, and asks again. Elsewhere than on a terminal
     /// it needs --digest or --yes. Needs a database login with the role countersign_approver and the privileges of
-    /// the change. That login and the user of the operating system are recorded. Repeat the command to go on after
-    /// an interruption.
+    /// the change. That login and the user of the operating system are recorded. It stops at the first error, and
+    /// says where; the steps that had ended stay.
     #[command(after_help = "Exit codes:\n  \
         0  applied\n  \
-        1  not applied, or not yet: the message says which\n  \
+        1  not applied, or in part: the message says which\n  \
         2  the arguments are wrong")]
     Apply(With<ApplyArgs>),
-    /// Reject a schema change that waits, or give up one that was begun.
+    /// Reject a schema change that waits, or give up one that was begun and whose end is not on record.
     Reject(With<RejectArgs>),
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct ShowArgs {
     /// The id of the tool's answer, or its first characters.
     #[arg(value_name = "ID", value_parser = short_id::parse)]
     pub(crate) id: IdPrefix,
-    /// Try an open change in your login, in a transaction that is rolled back. Its SQL runs: read it before. It
+    /// Try a change that waits in your login, in a transaction that is rolled back. Its SQL runs: read it before. It
     /// needs the privileges of the change, and takes its locks meanwhile.
     #[arg(long = "try")]
     pub(crate) is_tried: bool,
@@ -102,18 +102,11 @@ pub(crate) struct ApplyArgs {
     /// How often a step is tried while it does not get its locks, 1 to 1000.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     tries: u32,
-    /// The step with this number, whose end is not on record, is done: go on behind it.
-    #[arg(long, value_name = "STEP", conflicts_with_all = ["repeat", "reason"])]
-    done: Option<u32>,
-    /// The step with this number, whose end is not on record, is not done: run it again.
-    #[arg(long, value_name = "STEP", conflicts_with = "reason")]
-    repeat: Option<u32>,
 }
 
 impl ApplyArgs {
     pub(crate) fn options(&self) -> ApplyOptions {
-        let unfinished = self.done.map(Unfinished::Done).or(self.repeat.map(Unfinished::Repeat));
-        ApplyOptions { lock_timeout: self.trial.lock_timeout(), tries: self.tries, unfinished }
+        ApplyOptions { lock_timeout: self.trial.lock_timeout(), tries: self.tries }
     }
 }
 

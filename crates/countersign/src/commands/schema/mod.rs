@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{anyhow, ensure};
 use ledger::Ledger;
 use ledger::schema_changes::{Loaded, SchemaChanges};
-use review::sentences::refused_change;
+use review::sentences::{count, refused_change};
 use types::{Failure, IdPrefix, visible};
 
 use self::args::{ListArgs, RejectArgs, SchemaCommand};
@@ -99,8 +99,11 @@ async fn reject(arguments: &RejectArgs, settings: &DatabaseSettings) -> anyhow::
     let id = find(&changes, &arguments.id).await?.map_or_else(|altered| altered.change_id, |change| change.change_id);
     let ended = changes.reject(id, &os_user::name(), arguments.reason.as_deref()).await;
     print_line(&match ended.map_err(|failure| refused(&failure))? {
-        0 => "Rejected: nothing was changed.".to_owned(),
-        steps => format!("Given up: {steps} steps had ended, and stay."),
+        None => "Rejected: nothing was changed.".to_owned(),
+        Some(steps) => format!(
+            "Given up; what had ended stays ({}). `countersign schema show {id}` says what to look at.",
+            count(steps, "step")
+        ),
     });
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! `countersign schema show`, and what `apply` shows before it asks.
 
-use ledger::schema_changes::{BlockedStatements, Impact, ImpactOptions, SchemaChange, SchemaChanges, SchemaStep};
+use ledger::schema_changes::{
+    BlockedStatements, Impact, ImpactOptions, SchemaChange, SchemaChangeStatus, SchemaChanges,
+};
 use review::sentences::count;
 use schema_change::{Finding, SchemaChangeStep, SchemaChangeText};
 use serde::Serialize;
@@ -32,9 +34,9 @@ pub(super) async fn run(arguments: &ShowArgs, settings: &DatabaseSettings) -> an
     let changes = open(settings).await?.schema_changes();
     let change = find(&changes, &arguments.id).await??;
     let text = SchemaChangeText::parse(&change.sql);
-    let options = (arguments.is_tried && change.status.is_open()).then(|| arguments.trial.options());
-    let tried = match (&text, &options) {
-        (Ok(text), Some(options)) if is_untouched(&change) => Some(tried(&changes, text, options).await),
+    let waits = change.status == SchemaChangeStatus::Pending;
+    let tried = match &text {
+        Ok(text) if arguments.is_tried && waits => Some(tried(&changes, text, &arguments.trial.options()).await),
         _ => None,
     };
     if arguments.json {
@@ -50,8 +52,8 @@ pub(super) async fn run(arguments: &ShowArgs, settings: &DatabaseSettings) -> an
     print(&change);
     match text {
         Ok(text) => {
-            print_text(&text, &change.steps);
-            if tried.is_none() && change.status.is_open() && is_untouched(&change) {
+            print_text(&text, Some(&change));
+            if tried.is_none() && waits {
                 print_lines(beside("not tried", ["--try runs it in your login, and rolls it back".to_owned()]));
             }
             print_trial(tried.as_ref());
@@ -59,11 +61,6 @@ pub(super) async fn run(arguments: &ShowArgs, settings: &DatabaseSettings) -> an
         Err(error) => print_lines(beside("refused", [visible(&error.to_string())])),
     }
     Ok(())
-}
-
-/// Whether no step of it is on record: what remains of another one is not tried alone.
-pub(super) fn is_untouched(change: &SchemaChange) -> bool {
-    change.steps.is_empty()
 }
 
 pub(super) async fn tried(
@@ -82,7 +79,7 @@ pub(super) fn print(change: &SchemaChange) {
         (Some(by), Some(login), Some(at)) => Some(format!("{at} by {by}, login {login}")),
         _ => None,
     };
-    let parts: [Vec<String>; 12] = [
+    let parts: [Vec<String>; 13] = [
         text("schema change", &change.change_id.to_string()),
         beside("state", [Style::of_stdout().bold(change.status.as_str())]),
         text("reason", &change.reason),
@@ -92,6 +89,7 @@ pub(super) fn print(change: &SchemaChange) {
         text("until", &change.expires_at),
         text("digest", &change.digest),
         optional("decided", decided.as_deref()),
+        optional("no end", change.without_end().as_deref()),
         optional("because", change.decision_reason.as_deref()),
         optional("error", change.error_message.as_deref()),
         optional("ended at", change.completed_at.as_deref()),
@@ -99,11 +97,10 @@ pub(super) fn print(change: &SchemaChange) {
     print_lines(parts.iter().flatten());
 }
 
-/// Prints the statements and what is known of them.
-pub(super) fn print_text(text: &SchemaChangeText, steps: &[SchemaStep]) {
+/// Prints the statements and what is known of them; how far they are of a change that is stored.
+pub(super) fn print_text(text: &SchemaChangeText, change: Option<&SchemaChange>) {
     for step in text.steps() {
-        let record = steps.iter().find(|record| record.number == step.number);
-        print_lines(beside(&format!("step {}", step.number), step_lines(step, record)));
+        print_lines(beside(&format!("step {}", step.number), step_lines(step, change)));
     }
     for finding in text.findings() {
         let help = finding.help.as_deref().map(|help| format!(" {help}")).unwrap_or_default();
@@ -121,14 +118,9 @@ pub(super) fn print_trial(tried: Option<&Result<Impact, String>>) {
     }
 }
 
-fn step_lines(step: &SchemaChangeStep, record: Option<&SchemaStep>) -> Vec<String> {
+fn step_lines(step: &SchemaChangeStep, change: Option<&SchemaChange>) -> Vec<String> {
     let kind = if step.is_alone { "alone, outside of a transaction" } else { "in one transaction" };
-    let state = match record {
-        None => String::new(),
-        Some(SchemaStep { ended_at: Some(at), .. }) => format!("; ended {at}"),
-        Some(SchemaStep { error: Some(error), .. }) => format!("; failed: {}", visible(error)),
-        Some(SchemaStep { began_at, .. }) => format!("; begun {began_at}, and its end is not on record"),
-    };
+    let state = change.map(|change| format!(": {}", change.step_state(step))).unwrap_or_default();
     let lines = step.source.trim().lines().map(visible);
     std::iter::once(format!("{kind}{state}")).chain(lines.map(|line| format!("  {line}"))).collect()
 }

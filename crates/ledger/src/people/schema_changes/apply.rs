@@ -1,37 +1,25 @@
-//! Carries a change out, step by step, in the login of a person.
+//! Carries a change out in the login of a person: its steps in order, up to the first error.
 //!
 //! ```text
-//! session lock of the change, `begun` on record
-//! in a transaction    the statements, tracking renewed, the step on record: COMMIT makes all of it, or nothing
-//! alone               begin on record; the statement; end on record
+//! session lock of the change, `applying` on record
+//! in a transaction    the statements, tracking renewed, one more ended step on record: COMMIT makes all of it, or nothing
+//! alone               the statement; one more ended step on record
 //! `applied` or `failed` on record
 //! ```
 //! So a step in a transaction has happened exactly if it is on record. A statement that ran alone, and whose end is not
-//! on record, may have: a person says which.
+//! on record, may have: a person looks.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use pg::WriterPool;
 use schema_change::{SchemaChangeError, SchemaChangeStep, SchemaChangeText};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use tokio::time::Instant;
 use types::Failure;
 
 use super::step::{Interrupt, StepError, TIMEOUT, WorkSession};
-use super::{SchemaChange, SchemaChanges, SchemaStep, refused};
+use super::{SchemaChange, SchemaChanges, refused};
 use crate::SchemaError;
-use crate::fingerprint::sha256_hex;
 use crate::setup::schema;
-
-/// What a person has found out about a step whose end is not on record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unfinished {
-    /// The step with this number is done.
-    Done(u32),
-    /// The step with this number is not done, and is repeated.
-    Repeat(u32),
-}
 
 #[derive(Debug, Clone)]
 pub struct ApplyOptions {
@@ -39,13 +27,6 @@ pub struct ApplyOptions {
     pub lock_timeout: Duration,
     /// How often a step is tried while it does not get its locks.
     pub tries: u32,
-    pub unfinished: Option<Unfinished>,
-}
-
-impl Default for ApplyOptions {
-    fn default() -> Self {
-        Self { lock_timeout: Duration::from_secs(2), tries: 10, unfinished: None }
-    }
 }
 
 /// What happens while a change is carried out.
@@ -65,49 +46,28 @@ pub enum ApplyEvent<'a> {
 pub enum ApplyOutcome {
     /// Every step has ended.
     Applied,
-    /// A step failed, and the change with it. `steps` ended before.
-    Failed { step: u32, line: u32, message: String, steps: u32, invalid_indexes: Vec<String> },
-    /// The work can go on: the step was interrupted, or did not get its locks.
-    Unfinished { step: u32, message: String, steps: u32, invalid_indexes: Vec<String> },
+    /// A step failed, and the change with it. The steps before it have ended, and stay.
+    Failed { step: u32, line: u32, message: String },
 }
 
-/// Why nothing was carried out.
+/// Why the change has no end on record.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
+    /// After the begin, it is not known how far it came: [`SchemaChange::without_end`].
     #[error(transparent)]
     Database(#[from] pg::Error),
     #[error(transparent)]
     Setup(#[from] SchemaError),
     #[error(transparent)]
     Text(#[from] SchemaChangeError),
-    /// The ledger refuses it.
+    /// The ledger refuses it; nothing was done.
     #[error("{}", .0.message)]
     Refused(Failure),
-    #[error("the schema change is being carried out by another process; nothing was done here")]
-    Busy,
-    #[error(
-        "step {number} (line {line}: {sql}) had begun at {began_at}, and its end is not on record: look whether the database \
-         has what it makes{}. Then go on with --done {number}, or run it again with --repeat {number}",
-        if invalid_indexes.is_empty() { String::new() } else { format!("; {}", drop_hint(invalid_indexes)) }
-    )]
-    StepUnknown { number: u32, line: u32, sql: String, began_at: String, invalid_indexes: Vec<String> },
-    #[error("step {0} is not one whose end is unknown: leave --done and --repeat out")]
-    StepKnown(u32),
-    #[error("step {0} is on record with another text than this version of countersign makes of the change")]
-    StepDiffers(u32),
-}
-
-/// What to do about indexes that a failed statement has left.
-#[must_use]
-pub fn drop_hint(indexes: &[String]) -> String {
-    let drops: Vec<String> = indexes.iter().map(|index| format!("drop index concurrently {index};")).collect();
-    format!("an INVALID index is left, which is removed by: {}", drops.join(" "))
 }
 
 const LOCK_SQL: &str = "select pg_try_advisory_lock(countersign.schema_change_lock($1))";
 const BEGIN_SQL: &str = "select countersign.begin_schema_change($1, $2, $3, $4)";
-const NOTE_SQL: &str = "select countersign.note_schema_step($1, $2, $3, $4, $5, $6, $7)";
-const END_STEP_SQL: &str = "select countersign.end_schema_step($1, $2, $3)";
+const NOTE_SQL: &str = "select countersign.note_schema_step($1, $2)";
 const END_SQL: &str = "select countersign.end_schema_change($1, $2, $3, $4)";
 const INVALID_SQL: &str = "select format('%I.%I', n.nspname, c.relname) from pg_index i join pg_class c on c.oid = i.indexrelid \
     join pg_namespace n on n.oid = c.relnamespace where not i.indisvalid and c.relkind = 'i' order by 1";
@@ -118,20 +78,19 @@ enum Tried {
         tracked: Vec<String>,
         not_renewed: Option<String>,
     },
-    /// Another try may succeed.
-    Locked(String),
-    Interrupted(String),
     Failed {
         line: u32,
         message: String,
+        /// It did not get a lock: another try may succeed.
+        is_locked: bool,
     },
 }
 
 impl SchemaChanges {
-    /// Carries a change out that was shown, or goes on with it. `who` is the user of the operating system.
+    /// Carries a change out that was shown. `who` is the user of the operating system.
     ///
     /// # Errors
-    /// [`ApplyError`]: nothing was done now, or the connection was lost; the same call goes on.
+    /// [`ApplyError`]
     pub async fn apply(
         &self,
         change: &SchemaChange,
@@ -146,33 +105,23 @@ impl SchemaChanges {
         let id = Some(change.change_id.to_string());
         let mut work = WorkSession::open(target, &self.writer, interrupt).await?;
         if work.own(LOCK_SQL, std::slice::from_ref(&id)).await?.into_value().as_deref() != Some("t") {
-            return Err(ApplyError::Busy);
+            return Err(ApplyError::Refused(refused("busy")));
         }
         let nonce = self.begin_decision(change.change_id).await.map_err(ApplyError::Refused)?;
         let params = [id.clone(), Some(who.to_owned()), Some(change.digest.clone()), Some(nonce.expose().to_owned())];
-        let verdict = self.own(BEGIN_SQL, &params).await?.into_value().unwrap_or_default();
-        if !matches!(verdict.as_str(), "done" | "again") {
+        let verdict = own(&self.writer, BEGIN_SQL, &params).await?.into_value().unwrap_or_default();
+        if verdict != "done" {
             return Err(ApplyError::Refused(refused(&verdict)));
         }
-        let change = self.get(None, change.change_id).await.map_err(ApplyError::Refused)?;
-        let change = change.ok_or_else(|| ApplyError::Refused(super::not_found()))?;
-        let mut run = Run { changes: self, change: &change, options, work };
+        let mut run = Run { id: id.clone(), writer: &self.writer, options, work };
         let outcome = run.steps(text.steps(), &mut report).await?;
-        let ending = match &outcome {
-            ApplyOutcome::Applied => Some(("applied", None)),
-            ApplyOutcome::Failed { message, .. } => Some(("failed", Some(message.clone()))),
-            ApplyOutcome::Unfinished { .. } => None,
+        let (status, message) = match &outcome {
+            ApplyOutcome::Applied => ("applied", None),
+            ApplyOutcome::Failed { line, message, .. } => ("failed", Some(format!("line {line}: {message}"))),
         };
-        if let Some((status, message)) = ending {
-            let params = [id, Some(who.to_owned()), Some(status.to_owned()), message];
-            self.own(END_SQL, &params).await?;
-        }
+        own(&self.writer, END_SQL, &[id, Some(who.to_owned()), Some(status.to_owned()), message]).await?;
         run.work.setup.session.close().await;
         Ok(outcome)
-    }
-
-    async fn own(&self, sql: &str, params: &[Option<String>]) -> Result<pg::StatementResult, pg::Error> {
-        own(&self.writer, sql, params).await
     }
 }
 
@@ -182,8 +131,8 @@ async fn own(writer: &WriterPool, sql: &str, params: &[Option<String>]) -> Resul
 
 /// A change that is being carried out.
 struct Run<'a> {
-    changes: &'a SchemaChanges,
-    change: &'a SchemaChange,
+    id: Option<String>,
+    writer: &'a WriterPool,
     options: &'a ApplyOptions,
     work: WorkSession<'a>,
 }
@@ -194,69 +143,18 @@ impl Run<'_> {
         steps: &[SchemaChangeStep],
         report: &mut impl FnMut(&ApplyEvent<'_>),
     ) -> Result<ApplyOutcome, ApplyError> {
-        let is_known = |number| {
-            !self
-                .change
-                .steps
-                .iter()
-                .any(|step| step.number == number && step.ended_at.is_none() && step.error.is_none())
-        };
-        if let Some(Unfinished::Done(number) | Unfinished::Repeat(number)) = self.options.unfinished
-            && is_known(number)
-        {
-            return Err(ApplyError::StepKnown(number));
-        }
         for step in steps {
-            let ended = step.number - 1;
-            if let Some(record) = self.change.steps.iter().find(|record| record.number == step.number) {
-                if record.sql_digest != digest(step) {
-                    return Err(ApplyError::StepDiffers(step.number));
-                }
-                if record.ended_at.is_some() || self.is_done(step, record).await? {
-                    continue;
-                }
-            }
             report(&ApplyEvent::Begins(step));
-            let before = self.invalid_indexes().await?;
-            let tried = self.until_locked(step, report).await?;
-            let mut invalid_indexes = Vec::new();
-            if !matches!(tried, Tried::Ended { .. }) {
-                invalid_indexes = self.invalid_indexes().await?;
-                invalid_indexes.retain(|index| !before.contains(index));
-            }
-            let (number, steps) = (step.number, ended);
-            match tried {
+            match self.until_locked(step, report).await? {
                 Tried::Ended { tracked, not_renewed } => {
-                    report(&ApplyEvent::Ended { step: number, tracked, not_renewed });
+                    report(&ApplyEvent::Ended { step: step.number, tracked, not_renewed });
                 }
-                Tried::Locked(message) | Tried::Interrupted(message) => {
-                    return Ok(ApplyOutcome::Unfinished { step: number, message, steps, invalid_indexes });
-                }
-                Tried::Failed { line, message } => {
-                    return Ok(ApplyOutcome::Failed { step: number, line, message, steps, invalid_indexes });
+                Tried::Failed { line, message, .. } => {
+                    return Ok(ApplyOutcome::Failed { step: step.number, line, message });
                 }
             }
         }
         Ok(ApplyOutcome::Applied)
-    }
-
-    /// Whether a step that is on record without an end is done, as the person says.
-    async fn is_done(&self, step: &SchemaChangeStep, record: &SchemaStep) -> Result<bool, ApplyError> {
-        match self.options.unfinished {
-            _ if record.error.is_some() => Ok(false),
-            Some(Unfinished::Repeat(number)) if number == step.number => Ok(false),
-            Some(Unfinished::Done(number)) if number == step.number => {
-                self.changes.own(END_STEP_SQL, &self.end_params(step, None)).await?;
-                Ok(true)
-            }
-            _ => Err(ApplyError::StepUnknown {
-                number: step.number,
-                line: step.line(),
-                sql: step.sql(),
-                began_at: record.began_at.clone(),
-                invalid_indexes: self.invalid_indexes().await?,
-            }),
-        }
     }
 
     /// Tries a step until it gets its locks, with growing pauses.
@@ -268,14 +166,15 @@ impl Run<'_> {
         let mut attempt = 1;
         loop {
             if self.work.is_interrupted {
-                return Ok(Tried::Interrupted("it was interrupted".to_owned()));
+                let message = "it was interrupted".to_owned();
+                return Ok(Tried::Failed { line: step.line(), message, is_locked: false });
             }
             let tried = match step.is_alone {
                 true => self.alone(step).await?,
-                false => self.in_transaction(step, attempt).await?,
+                false => self.in_transaction(step).await?,
             };
             match tried {
-                Tried::Locked(message) if attempt < self.options.tries => {
+                Tried::Failed { message, is_locked: true, .. } if attempt < self.options.tries => {
                     let pause = Duration::from_millis(500).saturating_mul(1 << attempt.min(6));
                     report(&ApplyEvent::Waits { step: step.number, attempt, pause, message });
                     self.work.pause(pause).await;
@@ -286,8 +185,7 @@ impl Run<'_> {
         }
     }
 
-    async fn in_transaction(&mut self, step: &SchemaChangeStep, attempt: u32) -> Result<Tried, ApplyError> {
-        let began_at = now();
+    async fn in_transaction(&mut self, step: &SchemaChangeStep) -> Result<Tried, ApplyError> {
         self.work.begin(self.options.lock_timeout).await?;
         self.work.enter_text().await?;
         for statement in &step.statements {
@@ -299,14 +197,10 @@ impl Run<'_> {
         if let Err(error) = self.work.check_ledger().await {
             return self.taken_back(error, step.line()).await;
         }
-        match self.finish(step, attempt, began_at).await {
+        match self.finish(step).await {
             Ok(tried) => Ok(tried),
-            Err(ApplyError::Database(error)) => self.taken_back(error.into(), step.line()).await,
-            Err(ApplyError::Setup(error)) => {
-                self.work.rollback().await?;
-                Ok(Tried::Failed { line: step.line(), message: error.to_string() })
-            }
-            Err(error) => Err(error),
+            Err(SchemaError::Database(error)) => self.taken_back(error.into(), step.line()).await,
+            Err(error) => self.taken_back(StepError::Boundary(error.to_string()), step.line()).await,
         }
     }
 
@@ -314,88 +208,62 @@ impl Run<'_> {
     async fn taken_back(&mut self, error: StepError, line: u32) -> Result<Tried, ApplyError> {
         let tried = match error {
             StepError::Database(error) => self.failed(error, line)?,
-            StepError::Boundary(message) => Tried::Failed { line, message },
+            StepError::Boundary(message) => Tried::Failed { line, message, is_locked: false },
         };
         self.work.rollback().await?;
         Ok(tried)
     }
 
-    /// Renews the tracking of what the step has changed, puts the step on record and commits both with it.
-    async fn finish(&mut self, step: &SchemaChangeStep, attempt: u32, began_at: String) -> Result<Tried, ApplyError> {
+    /// Renews the tracking of what the step has changed, puts the end on record and commits both with it.
+    async fn finish(&mut self, step: &SchemaChangeStep) -> Result<Tried, SchemaError> {
         let (tracked, not_renewed) = self.work.setup.renew_changed().await?;
-        let params = self.note_params(step, attempt, began_at, true);
-        self.work.own(NOTE_SQL, &params).await?;
+        self.work.own(NOTE_SQL, &self.note_params(step)).await?;
         self.work.setup.session.batch_execute("commit").await?;
         Ok(Tried::Ended { tracked, not_renewed })
     }
 
     async fn alone(&mut self, step: &SchemaChangeStep) -> Result<Tried, ApplyError> {
-        self.changes.own(NOTE_SQL, &self.note_params(step, 1, now(), false)).await?;
         // CREATE INDEX CONCURRENTLY waits for older transactions without holding up anybody.
         let wait = if step.is_concurrent() { Duration::ZERO } else { self.options.lock_timeout };
         self.work.setup.session.batch_execute(&format!("set lock_timeout = {}", wait.as_millis())).await?;
-        let ended = self.work.run(&step.sql()).await;
-        let tried = match ended {
-            Ok(_) => Tried::Ended { tracked: Vec::new(), not_renewed: None },
-            Err(error) => self.failed(error, step.line())?,
-        };
-        let message = match &tried {
-            Tried::Ended { .. } => None,
-            Tried::Locked(message) | Tried::Interrupted(message) | Tried::Failed { message, .. } => {
-                Some(message.clone())
-            }
-        };
-        self.changes.own(END_STEP_SQL, &self.end_params(step, message)).await?;
-        Ok(tried)
+        let before = self.invalid_indexes().await?;
+        if let Err(error) = self.work.run(&step.sql()).await {
+            let tried = self.failed(error, step.line())?;
+            let mut left = self.invalid_indexes().await?;
+            left.retain(|index| !before.contains(index));
+            return Ok(match tried {
+                Tried::Failed { line, message, .. } if !left.is_empty() => {
+                    let drops: Vec<String> =
+                        left.iter().map(|index| format!("drop index concurrently {index};")).collect();
+                    let message =
+                        format!("{message}; an INVALID index is left, which is removed by: {}", drops.join(" "));
+                    Tried::Failed { line, message, is_locked: false }
+                }
+                tried => tried,
+            });
+        }
+        own(self.writer, NOTE_SQL, &self.note_params(step)).await?;
+        Ok(Tried::Ended { tracked: Vec::new(), not_renewed: None })
     }
 
     /// What the error of a statement means for the step.
     fn failed(&self, error: pg::Error, line: u32) -> Result<Tried, ApplyError> {
         let pg::Error::Server(error) = error else { return Err(error.into()) };
-        let message = error.to_string();
-        Ok(match error.sqlstate.as_str() {
-            // lock_not_available, deadlock_detected
-            "55P03" | "40P01" => Tried::Locked(message),
-            _ if self.work.is_interrupted => Tried::Interrupted("it was interrupted".to_owned()),
-            // query_canceled: by somebody else, or a time limit of the login.
-            "57014" => Tried::Interrupted(message),
-            _ => Tried::Failed { line, message },
-        })
+        // lock_not_available, deadlock_detected
+        let is_locked = matches!(error.sqlstate.as_str(), "55P03" | "40P01");
+        let message = match self.work.is_interrupted {
+            true if !is_locked => "it was interrupted".to_owned(),
+            _ => error.to_string(),
+        };
+        Ok(Tried::Failed { line, message, is_locked })
     }
 
-    fn note_params(
-        &self,
-        step: &SchemaChangeStep,
-        attempts: u32,
-        began_at: String,
-        ended: bool,
-    ) -> [Option<String>; 7] {
-        [
-            self.change.change_id.to_string(),
-            step.number.to_string(),
-            digest(step),
-            step.is_alone.to_string(),
-            attempts.to_string(),
-            began_at,
-            ended.to_string(),
-        ]
-        .map(Some)
-    }
-
-    fn end_params(&self, step: &SchemaChangeStep, message: Option<String>) -> [Option<String>; 3] {
-        [Some(self.change.change_id.to_string()), Some(step.number.to_string()), message]
+    fn note_params(&self, step: &SchemaChangeStep) -> [Option<String>; 2] {
+        [self.id.clone(), Some(step.number.to_string())]
     }
 
     async fn invalid_indexes(&self) -> Result<Vec<String>, pg::Error> {
-        let answer = self.changes.own(INVALID_SQL, &[]).await?;
+        let answer = own(self.writer, INVALID_SQL, &[]).await?;
         Ok(answer.rows.into_iter().flatten().flatten().collect())
     }
-}
-
-fn digest(step: &SchemaChangeStep) -> String {
-    sha256_hex(&step.sql())
-}
-
-fn now() -> String {
-    OffsetDateTime::from(SystemTime::now()).format(&Rfc3339).unwrap_or_default()
 }

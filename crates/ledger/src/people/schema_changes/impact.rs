@@ -20,12 +20,6 @@ pub struct ImpactOptions {
     pub within: Duration,
 }
 
-impl Default for ImpactOptions {
-    fn default() -> Self {
-        Self { lock_timeout: Duration::from_secs(2), within: Duration::from_secs(10) }
-    }
-}
-
 types::text_enum! {
     /// What a lock keeps others from until the transaction ends.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,15 +107,6 @@ pub struct Impact {
     pub tried_ms: u64,
 }
 
-/// Why a change could not be tried.
-#[derive(Debug, thiserror::Error)]
-pub enum ImpactError {
-    #[error(transparent)]
-    Database(#[from] pg::Error),
-    #[error(transparent)]
-    Setup(#[from] SchemaError),
-}
-
 /// The relations that the transaction has locked: the strongest lock, the file, and the scans. A relation without a file
 /// is dropped.
 const LOCKED_SQL: &str = "\
@@ -168,8 +153,8 @@ impl SchemaChanges {
     /// Tries a change in this login, and rolls it back.
     ///
     /// # Errors
-    /// [`ImpactError`]: it could not be tried. A statement that fails is no error but part of [`Impact`].
-    pub async fn try_out(&self, text: &SchemaChangeText, options: &ImpactOptions) -> Result<Impact, ImpactError> {
+    /// It could not be tried. A statement that fails is no error but part of [`Impact`].
+    pub async fn try_out(&self, text: &SchemaChangeText, options: &ImpactOptions) -> Result<Impact, SchemaError> {
         let target = self.writer.target();
         schema::refuse_pooler(target)?;
         let began = Instant::now();

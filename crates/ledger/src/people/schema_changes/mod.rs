@@ -4,7 +4,7 @@
 //! propose   an agent's text is stored (`SchemaChanges::propose`), or a person's (`bring`)
 //! stored    a change as the table has it: one that was altered there is not loaded
 //! impact    tries a change in the person's login, in a transaction that is rolled back
-//! apply     carries it out step by step; `step` runs one
+//! apply     carries it out step by step; `step` has the session in which the text runs
 //! ```
 
 mod apply;
@@ -19,12 +19,12 @@ use pg::WriterPool;
 use tokio::time::Instant;
 use types::{ErrorCode, Failure, IdPrefix, Principal, SchemaChangeId, Secret};
 
-pub use apply::{ApplyError, ApplyEvent, ApplyOptions, ApplyOutcome, Unfinished, drop_hint};
+pub use apply::{ApplyError, ApplyEvent, ApplyOptions, ApplyOutcome};
 pub use impact::{
-    BlockedStatements, FailedStatement, Impact, ImpactError, ImpactOptions, LockTaken, RewrittenRelation, ScannedTable,
+    BlockedStatements, FailedStatement, Impact, ImpactOptions, LockTaken, RewrittenRelation, ScannedTable,
     StatementNotice, UntriedStatement,
 };
-pub use schema_change::{SchemaChange, SchemaChangeOrigin, SchemaChangeStatus, SchemaStep};
+pub use schema_change::{SchemaChange, SchemaChangeOrigin, SchemaChangeStatus};
 pub use stored::AlteredSchemaChange;
 
 use self::stored::StoredSchemaChange;
@@ -54,13 +54,7 @@ const COLUMNS_SQL: &str = concat!(
     rfc3339!("c.decided_at"),
     " as decided_at, c.decision_reason, c.error_message, ",
     rfc3339!("c.completed_at"),
-    " as completed_at, coalesce((select json_agg(json_build_object('number', s.number, 'sql_digest', s.sql_digest, 'is_alone', s.is_alone, \
-     'login', s.login, 'attempts', s.attempts, 'began_at', ",
-    rfc3339!("s.began_at"),
-    ", 'ended_at', ",
-    rfc3339!("s.ended_at"),
-    ", 'error', s.error) order by s.number) from countersign.schema_step s where s.change_id = c.change_id), '[]') as steps \
-     from countersign.schema_change c "
+    " as completed_at, c.ended_steps from countersign.schema_change c "
 );
 const ONE_SQL: &str = "where c.change_id = $1::uuid and ($2::text is null \
     or c.account_id = $2 and (c.caller_context is null or c.caller_context::text = $3))";
@@ -73,8 +67,7 @@ const PROPOSE_SQL: &str =
     "select * from countersign.propose_schema_change($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer)";
 const BRING_SQL: &str = "select * from countersign.bring_schema_change($1, $2, $3, $4)";
 const NONCE_SQL: &str = "select countersign.begin_decision($1)";
-const ENDED_STEPS_SQL: &str =
-    "select count(*) from countersign.schema_step s where s.change_id = $1::uuid and s.ended_at is not null";
+const ENDED_STEPS_SQL: &str = "select c.ended_steps from countersign.schema_change c where c.change_id = $1::uuid";
 const REJECT_SQL: &str = "select countersign.reject_schema_change($1, $2, $3, $4)";
 
 /// The schema changes of one database.
@@ -167,15 +160,15 @@ impl SchemaChanges {
     }
 
     /// Rejects a pending change, or gives one up that was begun: also one that was altered. Returns the number of steps
-    /// that had ended.
-    pub async fn reject(&self, id: SchemaChangeId, who: &str, reason: Option<&str>) -> Result<u64, Failure> {
+    /// that had ended; `None` if it was not begun.
+    pub async fn reject(&self, id: SchemaChangeId, who: &str, reason: Option<&str>) -> Result<Option<u64>, Failure> {
         let nonce = self.begin_decision(id).await?;
         let nonce = Some(nonce.expose().to_owned());
         let params = [Some(id.to_string()), Some(who.to_owned()), reason.map(str::to_owned), nonce];
         let verdict = self.run(REJECT_SQL, &params).await?.into_value().unwrap_or_default();
         match verdict.as_str() {
-            "done" | "given_up" | "rejected" => self.count(ENDED_STEPS_SQL, &[Some(id.to_string())]).await,
-            "busy" => Err(Failure::new(ErrorCode::NotPermitted, "the schema change is being carried out now")),
+            "done" | "rejected" => Ok(None),
+            "given_up" => self.count(ENDED_STEPS_SQL, &[Some(id.to_string())]).await.map(Some),
             verdict => Err(refused(verdict)),
         }
     }
@@ -217,6 +210,7 @@ fn refused(verdict: &str) -> Failure {
             refused("more than 15 minutes have passed since the schema change was shown; nothing was done")
                 .hint("Run the command again.")
         }
+        "busy" => refused("the schema change is being carried out by another process; nothing was done"),
         "digest_mismatch" => refused("the schema change has another digest than what was shown; nothing was done"),
         "altered" => {
             refused("the stored schema change is not what was proposed: somebody has altered it; nothing was done")

@@ -1,5 +1,6 @@
 //! The stored form of a schema change.
 
+use schema_change::SchemaChangeStep;
 use serde::{Deserialize, Serialize};
 use types::{AccountId, SchemaChangeId};
 
@@ -10,7 +11,7 @@ types::text_enum! {
     pub enum SchemaChangeStatus {
         /// It waits for a person.
         Pending = "pending",
-        /// A person has begun it. It can be gone on with.
+        /// A person has begun it, and its end is not on record.
         Applying = "applying",
         /// Every step has ended.
         Applied = "applied",
@@ -20,14 +21,6 @@ types::text_enum! {
         Rejected = "rejected",
         /// Nobody has begun it in time.
         Expired = "expired",
-    }
-}
-
-impl SchemaChangeStatus {
-    /// Whether it can be carried out.
-    #[must_use]
-    pub const fn is_open(self) -> bool {
-        matches!(self, Self::Pending | Self::Applying)
     }
 }
 
@@ -71,23 +64,35 @@ pub struct SchemaChange {
     /// Why it failed.
     pub error_message: Option<String>,
     pub completed_at: Option<String>,
-    /// The steps on record, in order.
-    pub steps: Vec<SchemaStep>,
+    /// How many of its steps have ended, one after the other.
+    pub ended_steps: u32,
 }
 
-/// A step on record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SchemaStep {
-    /// The number, from 1.
-    pub number: u32,
-    /// SHA-256 of its SQL.
-    pub sql_digest: String,
-    /// Whether it is a statement that runs outside of a transaction.
-    pub is_alone: bool,
-    pub login: String,
-    pub attempts: u32,
-    pub began_at: String,
-    /// When it ended. Absent with an error: it failed. Absent without one: whether it ended is not known.
-    pub ended_at: Option<String>,
-    pub error: Option<String>,
+impl SchemaChange {
+    /// How far a step of it is.
+    #[must_use]
+    pub const fn step_state(&self, step: &SchemaChangeStep) -> &'static str {
+        let is_begun = matches!(self.status, SchemaChangeStatus::Applying | SchemaChangeStatus::Failed);
+        match (is_begun && step.number == self.ended_steps + 1, step.is_alone) {
+            _ if step.number <= self.ended_steps => "ended",
+            (true, true) => "its end is not on record: look whether the database has what it makes",
+            (true, false) => "its end is not on record: nothing of it is done",
+            (false, _) => "not begun",
+        }
+    }
+
+    /// What a person can do about a change that was begun, and whose end is not on record.
+    #[must_use]
+    pub fn without_end(&self) -> Option<String> {
+        let (SchemaChangeStatus::Applying, Some(at), Some(by)) = (self.status, &self.decided_at, &self.decided_by)
+        else {
+            return None;
+        };
+        Some(format!(
+            "{by} has begun it at {at}, and its end is not on record: it is being carried out now, or its process has \
+             ended. Its steps say how far it came. `countersign schema reject {}` gives it up; what is left is then \
+             proposed again",
+            self.change_id
+        ))
+    }
 }
