@@ -93,8 +93,8 @@ pub(crate) async fn unfreeze(arguments: UnfreezeArgs, settings: &DatabaseSetting
     if !freezes.unfreeze(&scope, &os_user::name()).await.map_err(refused)? {
         anyhow::bail!("{} were not frozen: `countersign freeze --list` shows what is", subject(&scope));
     }
-    let others = freezes.current().await?;
     print_line(&format!("{} are not frozen any more.", subject(&scope)));
+    let others = freezes.current().await?;
     for other in &others {
         print_line(&format!("Still frozen: {}.", line(other)));
     }

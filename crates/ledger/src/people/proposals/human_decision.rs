@@ -110,14 +110,8 @@ impl Proposals {
         let mut params = vec![Some(id.to_string()), Some(outcome.to_owned()), Some(who), digest, reason, nonce];
         params.extend_from_slice(more);
         let deadline = Instant::now() + self.call_deadline;
-        let answer = self.writer.run_one(sql, &params, deadline).await.map_err(|error| match &error {
-            pg::Error::Lost(_) | pg::Error::Deadline => Failure::new(
-                ErrorCode::DbError,
-                "the connection to the ledger was lost, and whether the decision counts is not known",
-            )
-            .hint("Look with `countersign proposals show`; repeating the decision is safe."),
-            _ => may_not_decide(&error).unwrap_or_else(|| ledger_failure(&error)),
-        })?;
+        let answer = self.writer.run_one(sql, &params, deadline).await;
+        let answer = answer.map_err(|error| decision_failure(&error, "countersign proposals show"))?;
         Ok(answer.into_value().unwrap_or_default())
     }
 
@@ -189,6 +183,19 @@ impl Proposals {
             tokio::time::sleep(PAUSE).await;
         }
         self.get_decided(None, id).await
+    }
+}
+
+/// The failure of a statement that decides. If only its answer is lost, the decision may count: `look` is the command
+/// that shows it.
+pub(crate) fn decision_failure(error: &pg::Error, look: &str) -> Failure {
+    match error {
+        pg::Error::Lost(_) | pg::Error::Deadline => Failure::new(
+            ErrorCode::DbError,
+            "the connection to the ledger was lost, and whether the decision counts is not known",
+        )
+        .hint(format!("Look with `{look}`; repeating the decision is safe.")),
+        _ => may_not_decide(error).unwrap_or_else(|| ledger_failure(error)),
     }
 }
 

@@ -42,8 +42,8 @@ pub use decide::{Decision, DecisionChannel, MAX_REASON_CHARS};
 pub use effect_comparison::GENERATED;
 pub use execute::ExecutedProposal;
 pub use further_rows::FurtherRows;
-pub(crate) use human_decision::may_not_decide;
 pub use human_decision::{ConsoleDecider, ConsoleDecisionError, DecisionNonce};
+pub(crate) use human_decision::{decision_failure, may_not_decide};
 pub use preview::Preview;
 pub use proposal::{
     Approval, NewProposal, OutlinedProposal, Proposal, ProposalCheck, ProposalFilter, ProposalOutline, ProposalSummary,

@@ -30,7 +30,7 @@ pub use stored::AlteredSchemaChange;
 use self::stored::StoredSchemaChange;
 use crate::evidence::records::Records;
 use crate::evidence::values::rfc3339;
-use crate::people::proposals::may_not_decide;
+use crate::people::proposals::{decision_failure, may_not_decide};
 use crate::write::failures::ledger_failure;
 
 /// A change as it was proposed, or the finding that it was altered since.
@@ -165,10 +165,18 @@ impl SchemaChanges {
         let nonce = self.begin_decision(id).await?;
         let nonce = Some(nonce.expose().to_owned());
         let params = [Some(id.to_string()), Some(who.to_owned()), reason.map(str::to_owned), nonce];
-        let verdict = self.run(REJECT_SQL, &params).await?.into_value().unwrap_or_default();
-        match verdict.as_str() {
+        let answer = self.writer.run_one(REJECT_SQL, &params, Instant::now() + self.timeout).await;
+        let answer = answer.map_err(|error| decision_failure(&error, "countersign schema show"))?;
+        match answer.into_value().unwrap_or_default().as_str() {
             "done" | "rejected" => Ok(None),
-            "given_up" => self.count(ENDED_STEPS_SQL, &[Some(id.to_string())]).await.map(Some),
+            "given_up" => {
+                let unread = |failure| Failure {
+                    message: "the schema change was given up, and how many of its steps had ended could not be read"
+                        .to_owned(),
+                    ..failure
+                };
+                self.count(ENDED_STEPS_SQL, &[Some(id.to_string())]).await.map(Some).map_err(unread)
+            }
             verdict => Err(refused(verdict)),
         }
     }
