@@ -174,3 +174,51 @@ async fn values_of_rows_are_text_in_the_view() {
     assert_eq!(client.view.run("document.querySelectorAll('img, b, script:not(:first-of-type)').length").await, 0);
     assert_eq!((client.host.findings().await, client.problems().await), (Vec::new(), Vec::new()));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "outer: .ci/run runs it"]
+async fn of_many_rows_the_view_says_what_their_columns_become_and_what_it_does_not_show() {
+    if has_no_browser() {
+        return;
+    }
+    let (browser, db) = (WebBrowser::start().await, database().await);
+    db.run(
+        "create table public.crew (id int primary key, name text, pin text, at timestamptz default now()); \
+         create table public.watch (id int primary key, crew int references public.crew on delete cascade); \
+         insert into public.crew select n, 'n' || n % 2, 'secret' from generate_series(1, 150) n; \
+         insert into public.watch select n, n from generate_series(1, 70) n; \
+         select countersign.track('public.crew', sensitive => array['pin']); select countersign.track('public.watch'); \
+         grant select, update, delete on public.crew to countersign_writer; grant select on public.crew to countersign_reader",
+    )
+    .await;
+    let config = "agent_confirms = true\nexecute_sql = \"rows\"\nexecute_sql_max_rows = 1000\nprofile = \"admin\"\n";
+    let mut client = Client::with_config(&browser, &db, json!({"serverTools": {}}), config).await;
+    let texts = [
+        (
+            "update public.crew set name = 'x', pin = 'y'",
+            vec!["sensitive columns change", "public.crew name: 150 rows become x"],
+        ),
+        (
+            "update public.crew set pin = 'z' where id = 1",
+            vec!["sensitive columns change", "update 1 row of public.crew"],
+        ),
+        ("update public.crew set name = 'n1' where id < 5", vec!["update 2 rows of public.crew", "id = 2", "id = 4"]),
+        (
+            "delete from public.crew where id < 61",
+            vec!["delete 60 rows of public.crew", "change 60 more rows of public.watch"],
+        ),
+    ];
+    for (sql, expected) in texts {
+        client.call("execute_sql", json!({"sql": sql})).await;
+        client.view.wait_for_text(sql).await;
+        let text = client.view.text().await;
+        for part in expected {
+            assert!(text.contains(part), "{sql} lacks {part}: {text}");
+        }
+        let tables = client.view.run("document.querySelectorAll('table').length").await.as_u64().unwrap();
+        let is_counted = text.contains("more rows are not shown here") || text.contains("Show more rows");
+        assert!(tables < 50 || is_counted, "{tables}: {text}");
+        assert!(!text.contains("id = 1\n") || !sql.contains("n1"), "a row that stays as it is: {text}");
+    }
+    assert_eq!((client.host.findings().await, client.problems().await), (Vec::new(), Vec::new()));
+}
