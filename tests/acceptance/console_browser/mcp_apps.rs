@@ -205,7 +205,7 @@ async fn of_many_rows_the_view_says_what_their_columns_become_and_what_it_does_n
         ("update public.crew set name = 'n1' where id < 5", vec!["update 2 rows of public.crew", "id = 2", "id = 4"]),
         (
             "delete from public.crew where id < 61",
-            vec!["delete 60 rows of public.crew", "change 60 more rows of public.watch"],
+            vec!["delete 60 rows of public.crew", "delete 60 rows of public.watch"],
         ),
     ];
     for (sql, expected) in texts {
@@ -218,7 +218,7 @@ async fn of_many_rows_the_view_says_what_their_columns_become_and_what_it_does_n
         let tables = client.view.run("document.querySelectorAll('table').length").await.as_u64().unwrap();
         let is_counted = text.contains("more rows are not shown here") || text.contains("Show more rows");
         assert!(tables < 50 || is_counted, "{tables}: {text}");
-        assert!(!text.contains("id = 1\n") || !sql.contains("n1"), "a row that stays as it is: {text}");
+        assert!(!text.contains("id = 3") || !sql.contains("n1"), "a row that stays as it is: {text}");
     }
     assert_eq!((client.host.findings().await, client.problems().await), (Vec::new(), Vec::new()));
 }

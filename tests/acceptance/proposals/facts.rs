@@ -32,6 +32,8 @@ const STATEMENTS: &[&str] = &[
     "update {s}.acct set secret = ':b', state = 'new' where id between :a and :b",
     // The first letter is Cyrillic.
     "update {s}.acct set name = '\u{410}dmin' where id = :a",
+    // Of these rows, one stays as it is.
+    "update {s}.acct set name = case when id = :a then name else 'b' end where id between :a and :b",
     "update {s}.inv set total = total * 100",
     "update {s}.inv set state = 'paid', total = total + 1 where acct between :a and :b",
     "update {s}.line set what = case when id % 3 = 0 then ':a' else 'x' end",
@@ -269,6 +271,7 @@ async fn a_fact_that_a_face_leaves_out_is_noticed() {
         "delete from w0.acct where id between 3 and 18",
         "update w0.acct set name = '\u{410}dmin', state = 'new', secret = 'x' where id < 4",
         "update w0.inv set total = total * 100",
+        "update w0.line set what = case when id < 3 then what else 'b' end where id < 6",
     ];
     let calls = statements.map(|sql| Call::sql(sql.to_owned()));
     for call in calls.into_iter().chain([Call::tool("w0", 3, 1, 3)]) {

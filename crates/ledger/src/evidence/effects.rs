@@ -24,7 +24,7 @@ const EFFECTS_SQL: &str = "\
 with net as materialized (select * from countersign.net_effects($1)) \
 select t.name, e.op::pg_catalog.text, coalesce(e.key_before, e.key), case when e.bytes <= 1048576 or e.place > 100 then e.before end, \
     case when e.bytes <= 1048576 or e.place > 100 then e.after end, e.bytes operator(pg_catalog.>) 1048576 and e.place <= 100, \
-    e.secret_before is distinct from e.secret_after, pg_catalog.array_to_json(coalesce(e.unchanged, '{}')), \
+    e.op operator(pg_catalog.<>) 'N' and e.secret_before is distinct from e.secret_after, pg_catalog.array_to_json(coalesce(e.unchanged, '{}')), \
     case when e.place_in_shape operator(pg_catalog.=) 1 then pg_catalog.array_to_json(t.columns) end, \
     case when e.place_in_shape operator(pg_catalog.=) 1 then pg_catalog.array_to_json(t.sensitive) end, \
     case when e.place_in_shape operator(pg_catalog.=) 1 then pg_catalog.array_to_json(t.types) end, e.by_trigger, \
