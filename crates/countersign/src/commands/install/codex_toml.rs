@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use serde_spanned::Spanned;
 use toml::Table;
 use toml::de::{DeString, DeTable, DeValue};
@@ -48,19 +48,16 @@ fn server_of(table: &Table, name: &str) -> Option<Value> {
 }
 
 /// The table as it is written into a file.
-fn section(name: &str, value: &Value, line_break: &str) -> Result<(Table, String), EditError> {
-    let value = toml::Value::try_from(value).map_err(|_| EditError::unsafe_edit())?;
-    let servers = Table::from_iter([(name.to_owned(), value)]);
-    let table = Table::from_iter([(SERVERS.to_owned(), toml::Value::Table(servers))]);
+fn section(name: &str, value: &Value, line_break: &str) -> Result<String, EditError> {
+    let table = json!({SERVERS: {name: value}});
     let text = toml::to_string(&table).map_err(|_| EditError::unsafe_edit())?;
-    Ok((table, text.replace('\n', line_break)))
+    Ok(text.replace('\n', line_break))
 }
 
 pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Result<Put, EditError> {
     let document = parse(text)?;
     let line_break = line_break(text);
-    let (new, section) = section(name, value, line_break)?;
-    let mut expected = parse_table(text)?;
+    let section = section(name, value, line_break)?;
     let splices = match servers(&document)?.and_then(|servers| find(servers, name)) {
         None => {
             let end_of_line = if text.is_empty() || text.ends_with('\n') { "" } else { line_break };
@@ -68,7 +65,8 @@ pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Resul
             vec![Splice::insert(text.len(), format!("{end_of_line}{blank_line}{section}"))]
         }
         Some((key, old)) => {
-            if let Some(put) = server_of(&expected, name).and_then(|current| Put::beside(current, value, replace)) {
+            let current = server_of(&parse_table(text)?, name);
+            if let Some(put) = current.and_then(|current| Put::beside(current, value, replace)) {
                 return Ok(put);
             }
             let mut parts = parts(text, key, old)?.into_iter();
@@ -77,12 +75,7 @@ pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Resul
             first.into_iter().chain(rest).collect()
         }
     };
-    let new = new.get(SERVERS).and_then(|servers| servers.get(name)).cloned();
-    let servers = expected.entry(SERVERS).or_insert_with(|| toml::Value::Table(Table::new()));
-    if let Some((servers, new)) = servers.as_table_mut().zip(new) {
-        servers.insert(name.to_owned(), new);
-    }
-    checked(text, &splices, &expected).map(Put::Written)
+    checked(text, &splices, name, Some(value)).map(Put::Written)
 }
 
 pub(super) fn get(text: &str, name: &str) -> Result<Option<Value>, EditError> {
@@ -96,14 +89,7 @@ pub(super) fn take(text: &str, name: &str) -> Result<Option<String>, EditError> 
     let Some((key, old)) = servers(&document)?.and_then(|servers| find(servers, name)) else { return Ok(None) };
     let parts = parts(text, key, old)?.into_iter();
     let splices: Vec<Splice> = parts.map(|range| Splice::remove(with_blank_line(text, range))).collect();
-    let mut expected = parse_table(text)?;
-    if let Some(servers) = expected.get_mut(SERVERS).and_then(toml::Value::as_table_mut) {
-        servers.remove(name);
-        if servers.is_empty() && !text.contains(&format!("[{SERVERS}]")) {
-            expected.remove(SERVERS);
-        }
-    }
-    checked(text, &splices, &expected).map(Some)
+    checked(text, &splices, name, None).map(Some)
 }
 
 /// The lines of a table and of the tables below it, in order.
@@ -159,13 +145,20 @@ fn with_blank_line(text: &str, lines: Range<usize>) -> Range<usize> {
     lines.start - blank.map_or(0, str::len)..lines.end
 }
 
-/// The new text, if it parses to the expected content.
-fn checked(text: &str, splices: &[Splice], expected: &Table) -> Result<String, EditError> {
-    let text = spliced(text, splices);
-    if parse_table(&text)? != *expected {
-        return Err(EditError::unsafe_edit());
+/// The new text, if it has this server, and otherwise the old content.
+fn checked(text: &str, splices: &[Splice], name: &str, server: Option<&Value>) -> Result<String, EditError> {
+    let new = spliced(text, splices);
+    let (mut before, mut after) = (parse_table(text)?, parse_table(&new)?);
+    let found = server_of(&after, name);
+    for table in [&mut before, &mut after] {
+        if let Some(servers) = table.get_mut(SERVERS).and_then(toml::Value::as_table_mut) {
+            servers.remove(name);
+            if servers.is_empty() {
+                table.remove(SERVERS);
+            }
+        }
     }
-    Ok(text)
+    if found.as_ref() == server && before == after { Ok(new) } else { Err(EditError::unsafe_edit()) }
 }
 
 #[cfg(test)]

@@ -148,12 +148,13 @@ fn bridge(url: &str, bearer: Option<String>) -> Value {
     json!({"command": "npx", "args": arguments, "env": {"AUTHORIZATION": bearer}})
 }
 
-fn input_id(name: &str) -> String {
+/// The id of the question for the token of an entry.
+pub(super) fn input_id(name: &str) -> String {
     format!("{name}-token")
 }
 
 /// The question for the token of an entry, as VS Code asks it.
-pub(super) fn question(name: &str) -> Value {
+fn question(name: &str) -> Value {
     json!({"id": input_id(name), "type": "promptString", "description": format!("Token for {name}"), "password": true})
 }
 

@@ -17,8 +17,6 @@ mod difference;
 mod edit;
 mod entry;
 mod json;
-mod json_container;
-mod json_style;
 mod link;
 mod program;
 mod remote;
@@ -33,7 +31,8 @@ use types::{Secret, visible};
 use self::client::{Client, Format, Platform, Variables};
 use self::config_file::{ConfigFile, Saved, write_private};
 use self::edit::{EditError, Put};
-use self::entry::{Entry, Server, Token, is_own, question};
+use self::entry::{Entry, Server, Token, input_id, is_own};
+use self::json::Place;
 use self::program::Program;
 use crate::commands::bootstrap;
 use crate::commands::cli::{InstallArgs, Scope, UninstallArgs};
@@ -112,7 +111,7 @@ pub(crate) fn uninstall(arguments: &UninstallArgs) -> anyhow::Result<()> {
     let file = ConfigFile::at(path_of(client, arguments.place.scope)?, true)?;
     let text = file.text()?;
     let found = match client.format {
-        Format::Json { key, .. } => json::get(&text, key, name),
+        Format::Json { key, .. } => json::get(&text, key, Place::Member(name)),
         Format::Toml => codex_toml::get(&text, name),
         Format::Yaml => Err(EditError::new(0, NOT_EDITED)),
     };
@@ -178,14 +177,14 @@ fn put(client: &Client, name: &str, entry: &Entry, text: &str, replace: bool) ->
         Format::Toml => return codex_toml::put(text, name, &entry.value, replace),
         Format::Yaml => return Err(EditError::new(0, NOT_EDITED)),
     };
-    let put = json::put(text, key, name, &entry.value, replace)?;
+    let put = json::put(text, key, Place::Member(name), &entry.value, replace)?;
     let Some(input) = &entry.input else { return Ok(put) };
     let with_entry = match &put {
         Put::Differs(_) => return Ok(put),
         Put::Unchanged => text,
         Put::Written(text) => text,
     };
-    match json::put_element(with_entry, INPUTS, input, replace)? {
+    match json::put(with_entry, INPUTS, Place::Element(&input_id(name)), input, replace)? {
         Put::Unchanged => Ok(put),
         with_input => Ok(with_input),
     }
@@ -198,13 +197,12 @@ fn take(client: &Client, name: &str, text: &str) -> Result<Option<String>, EditE
         Format::Toml => return codex_toml::take(text, name),
         Format::Yaml => return Err(EditError::new(0, NOT_EDITED)),
     };
-    let Some(taken) = json::take(text, key, name)? else { return Ok(None) };
-    let input = question(name);
-    let id = input.get("id").and_then(Value::as_str).unwrap_or_default();
+    let Some(taken) = json::take(text, key, Place::Member(name))? else { return Ok(None) };
+    let id = input_id(name);
     if client.variables != Variables::EnvBracesAndInputs || taken.contains(&format!("${{input:{id}}}")) {
         return Ok(Some(taken));
     }
-    Ok(Some(json::take_element(&taken, INPUTS, &input)?.unwrap_or(taken)))
+    Ok(Some(json::take(&taken, INPUTS, Place::Element(&id))?.unwrap_or(taken)))
 }
 
 /// Refuses to write a token into a file that others can read: a file of a project, or one with a permissive mode.

@@ -4,20 +4,21 @@ use serde_json::json;
 use super::*;
 
 const KEY: &str = "mcpServers";
+const SHOP: Place<'_> = Place::Member("shop");
 
 fn entry() -> Value {
     json!({"command": "/bin/countersign", "args": ["serve", "--config", "/etc/c.toml"]})
 }
 
 fn installed(text: &str) -> String {
-    match put(text, KEY, "shop", &entry(), false).unwrap() {
+    match put(text, KEY, SHOP, &entry(), false).unwrap() {
         Put::Written(text) => text,
         other => panic!("{other:?}"),
     }
 }
 
 fn uninstalled(text: &str) -> String {
-    take(text, KEY, "shop").unwrap().unwrap()
+    take(text, KEY, SHOP).unwrap().unwrap()
 }
 
 #[test]
@@ -53,11 +54,11 @@ fn an_entry_is_written_as_a_person_would() {
 fn an_entry_that_is_there_is_compared_by_its_meaning_and_replaced_in_its_place() {
     let text = "{ \"mcpServers\": { \"shop\": /* x */ {\"args\": [\"serve\",\"--config\" , \"/etc/c.toml\"], \"command\": \
                 \"\\/bin/countersign\"} } }";
-    assert_eq!(put(text, KEY, "shop", &entry(), false).unwrap(), Put::Unchanged);
+    assert_eq!(put(text, KEY, SHOP, &entry(), false).unwrap(), Put::Unchanged);
     let other = json!({"command": "other"});
-    assert_eq!(put(text, KEY, "shop", &other, false).unwrap(), Put::Differs(entry()));
+    assert_eq!(put(text, KEY, SHOP, &other, false).unwrap(), Put::Differs(entry()));
     let replaced = "{ \"mcpServers\": { \"shop\": /* x */ {\"command\": \"other\"} } }";
-    assert_eq!(put(text, KEY, "shop", &other, true).unwrap(), Put::Written(replaced.to_owned()));
+    assert_eq!(put(text, KEY, SHOP, &other, true).unwrap(), Put::Written(replaced.to_owned()));
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn a_text_that_cannot_be_edited_is_an_error_with_its_place() {
         ("{\"mcpServers\": {}, \"mcpServers\": {}}", 19, "\"mcpServers\" is there twice"),
         ("{\"mcpServers\": {\"shop\": 1, \"shop\": 2}}", 27, "\"shop\" is there twice"),
     ] {
-        let error = put(text, KEY, "shop", &entry(), false).unwrap_err();
+        let error = put(text, KEY, SHOP, &entry(), false).unwrap_err();
         assert!(error.message.contains(message), "{text}: {error:?}");
         assert_eq!(error.at, at, "{text}: {error:?}");
     }
@@ -86,19 +87,24 @@ fn a_text_that_cannot_be_edited_is_an_error_with_its_place() {
 #[test]
 fn the_question_of_an_editor_is_added_and_removed_like_an_entry() {
     let input = json!({"id": "shop-token", "type": "promptString"});
+    let question = Place::Element("shop-token");
     for before in [
         "{\n  \"inputs\": [\n    {\"id\": \"a\"}, // x\n    {\"id\": \"b\"}\n  ],\n  \"servers\": {}\n}\n",
         "{\"inputs\": [{\"id\": \"a\"}], \"servers\": {}}",
         "{\n  \"inputs\": [ /* none */ ],\n}\n",
         "{\"inputs\": []}",
     ] {
-        let Put::Written(with) = put_element(before, "inputs", &input, false).unwrap() else { panic!("{before}") };
-        assert_eq!(put_element(&with, "inputs", &input, false).unwrap(), Put::Unchanged);
-        assert_eq!(take_element(&with, "inputs", &input).unwrap().unwrap(), before);
+        let Put::Written(with) = put(before, "inputs", question, &input, false).unwrap() else { panic!("{before}") };
+        assert_eq!(put(&with, "inputs", question, &input, false).unwrap(), Put::Unchanged);
+        assert_eq!(take(&with, "inputs", question).unwrap().unwrap(), before);
     }
-    let Put::Written(with) = put_element("{}", "inputs", &input, false).unwrap() else { panic!() };
-    assert_eq!(take_element(&with, "inputs", &input).unwrap().unwrap(), "{\n  \"inputs\": []\n}");
-    assert!(put_element("{\"inputs\": {}}", "inputs", &input, false).unwrap_err().message.contains("not an array"));
+    let Put::Written(with) = put("{}", "inputs", question, &input, false).unwrap() else { panic!() };
+    assert_eq!(take(&with, "inputs", question).unwrap().unwrap(), "{\n  \"inputs\": []\n}");
+    assert!(put("{\"inputs\": {}}", "inputs", question, &input, false).unwrap_err().message.contains("not an array"));
+}
+
+fn value(document: &Document<'_>) -> Value {
+    document.root.clone().into()
 }
 
 /// JSON with comments, as files of people are.
@@ -166,25 +172,25 @@ proptest! {
     #[test]
     fn an_entry_that_is_removed_again_leaves_the_file_as_it_was(text in file()) {
         let with = installed(&text);
-        prop_assert_eq!(get(&with, KEY, "shop").unwrap(), Some(entry()));
-        prop_assert_eq!(put(&with, KEY, "shop", &entry(), false).unwrap(), Put::Unchanged);
+        prop_assert_eq!(get(&with, KEY, SHOP).unwrap(), Some(entry()));
+        prop_assert_eq!(put(&with, KEY, SHOP, &entry(), false).unwrap(), Put::Unchanged);
         let without = uninstalled(&with);
         let document = Document::parse(&text).unwrap();
-        let is_blank = |object: &Object<'_>| text[object.start() + 1..object.end() - 1].trim().is_empty();
-        let servers = property(&document.root, KEY).unwrap();
-        match servers.map(|(_, property)| &property.value) {
-            Some(Node::Object(servers)) if is_blank(servers) => {
+        let is_blank = |node: &Node<'_>| text[node.start() + 1..node.end() - 1].trim().is_empty();
+        match document.items(&document.root).find(Place::Member(KEY)).unwrap() {
+            Some((_, servers @ Node::Object(_))) if is_blank(servers) => {
                 let expected = format!("{}{{}}{}", &text[..servers.start()], &text[servers.end()..]);
                 prop_assert_eq!(without, expected);
             }
             Some(_) => prop_assert_eq!(without, text),
             None => {
                 let left = Document::parse(&without).unwrap();
-                let (number, added) = property(&left.root, KEY).unwrap().unwrap();
-                prop_assert_eq!(&without[added.value.start()..added.value.end()], "{}");
-                let bare = spliced(&without, &left.object(&left.root).remove(number));
+                let root = left.items(&left.root);
+                let (number, added) = root.find(Place::Member(KEY)).unwrap().unwrap();
+                prop_assert_eq!(added.text(&without), "{}");
+                let bare = spliced(&without, &root.remove(number));
                 if is_blank(&document.root) {
-                    prop_assert_eq!(Document::parse(&bare).unwrap().value(), document.value());
+                    prop_assert_eq!(value(&Document::parse(&bare).unwrap()), value(&document));
                 } else {
                     prop_assert_eq!(bare, text);
                 }
@@ -195,16 +201,16 @@ proptest! {
     #[test]
     fn removing_any_member_keeps_all_others(text in file(), number in 0_usize..4) {
         let document = Document::parse(&text).unwrap();
-        let Some((_, property)) = property(&document.root, KEY).unwrap() else { return Ok(()) };
-        let Node::Object(servers) = &property.value else { return Ok(()) };
-        let Some(member) = servers.properties.get(number) else { return Ok(()) };
-        let mut expected = document.value();
-        expected[KEY].as_object_mut().unwrap().shift_remove(member.name.as_str());
-        let without = take(&text, KEY, member.name.as_str()).unwrap().unwrap();
-        prop_assert_eq!(Document::parse(&without).unwrap().value(), expected);
-        for comment in &document.comments {
-            let inside = member.start() <= comment.range.start && comment.range.end <= member.end();
-            prop_assert!(inside || without.contains(&text[comment.range.clone()]));
+        let Some(servers) = document.holder(KEY, SHOP).unwrap() else { return Ok(()) };
+        let Some(member) = servers.items.get(number) else { return Ok(()) };
+        let name = member.name.unwrap();
+        let mut expected = value(&document);
+        expected[KEY].as_object_mut().unwrap().shift_remove(name);
+        let without = take(&text, KEY, Place::Member(name)).unwrap().unwrap();
+        prop_assert_eq!(value(&Document::parse(&without).unwrap()), expected);
+        for comment in document.items(&document.root).comments(0..text.len()) {
+            let inside = member.range.start <= comment.range.start && comment.range.end <= member.range.end;
+            prop_assert!(inside || without.contains(comment.text(&text)));
         }
     }
 }
