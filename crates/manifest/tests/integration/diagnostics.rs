@@ -121,7 +121,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
         "m0.toml:35:10: tool drop: before captures rows",
     ),
     // Reads and writes
-    ("access = \"read\"", "access = \"read\"\ntier = 'confirm'", "tool show: nobody needs to agree to a read"),
+    ("access = \"read\"", "access = \"read\"\ntier = 'confirm'", "tool show: a read needs no agreement"),
     ("access = \"read\"", "access = \"read\"\nbefore = 'select 1 as one'\n", "tool show: a read overwrites nothing"),
     ("access = \"read\"", "access = \"read\"\nundo = { irreversible = 'x' }", "tool show: a read changes nothing"),
     ("rows = \"one\"\n", "", "m0.toml:12:8: tool put: a write says how many rows are right"),
