@@ -1,7 +1,7 @@
 //! What a manifest says of a write beside its SQL: who carries it out (`executor`), what it answers when it found nothing
 //! (`not_found`), and what a tier above `auto` asks of it.
 
-use crate::support::{compile, database};
+use crate::support::{check_each, compile, database, diagnostics_of};
 use countersign_manifest::{RowExpectation, ToolSpec};
 use ledger::Ledger;
 use serde_json::json;
@@ -59,11 +59,7 @@ const IRREVERSIBLE: &str = "irreversible = \"It is in shreds.\"";
 
 /// The mistakes of the healthy manifest with its first `from` replaced by `to`, one a line.
 async fn diagnostics(database: &Ledger, from: &str, to: &str) -> String {
-    assert!(HEALTHY.contains(from), "{from}");
-    match compile(&[&HEALTHY.replacen(from, to, 1)], database).await {
-        Ok(_) => String::new(),
-        Err(diagnostics) => diagnostics.to_string(),
-    }
+    diagnostics_of(HEALTHY, database, from, to).await
 }
 
 #[tokio::test]
@@ -180,15 +176,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
 
 #[tokio::test]
 async fn each_mistake_is_named_with_its_place_and_without_its_consequences() {
-    let database = database(NOTES).await;
-    let mut wrong = Vec::new();
-    for (from, to, message) in SINGLE {
-        let found = diagnostics(&database, from, to).await;
-        if !found.contains(message) || found.lines().count() != 1 {
-            wrong.push(format!("{from:?} -> {to:?} should give {message:?} but gave:\n{found}\n"));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    check_each(HEALTHY, &*database(NOTES).await, SINGLE, &[]).await;
 }
 
 #[tokio::test]

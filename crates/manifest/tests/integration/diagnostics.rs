@@ -2,7 +2,7 @@
 
 mod statements;
 
-use crate::support::{compile, database};
+use crate::support::{check_each, compile, database, diagnostics_of};
 use countersign_manifest::UndoSpec;
 use ledger::{ConnectOptions, Ledger};
 
@@ -63,11 +63,7 @@ params = { id = "before.id", label = "before.label" }
 
 /// The mistakes of the healthy manifest with its first `from` replaced by `to`, one a line.
 async fn diagnostics(database: &Ledger, from: &str, to: &str) -> String {
-    assert!(HEALTHY.contains(from), "{from}");
-    match compile(&[&HEALTHY.replacen(from, to, 1)], database).await {
-        Ok(_) => String::new(),
-        Err(diagnostics) => diagnostics.to_string(),
-    }
+    diagnostics_of(HEALTHY, database, from, to).await
 }
 
 #[tokio::test]
@@ -290,16 +286,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
 async fn each_mistake_is_named_with_its_place_and_without_its_consequences() {
     // These come with a second mistake by their nature.
     let pairs = ["undo: for_each goes over", "two parameters have this name", "two tools have this name"];
-    let database = database(NOTES).await;
-    let mut wrong = Vec::new();
-    for (from, to, message) in SINGLE {
-        let found = diagnostics(&database, from, to).await;
-        let alone = found.lines().count() == 1 || pairs.iter().any(|pair| message.contains(pair));
-        if !found.contains(message) || !alone {
-            wrong.push(format!("{from:?} -> {to:?} should give {message:?} but gave:\n{found}\n"));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    check_each(HEALTHY, &*database(NOTES).await, SINGLE, &pairs).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use ledger::Ledger;
 use serde_json::{Map, Value, json};
 
-use crate::support::{compile, database};
+use crate::support::{compile, database, diagnostics_of};
 
 const NOTES: &str = "create table social.note (id bigint primary key, account_id text not null, label text, size int)";
 
@@ -44,11 +44,7 @@ enum = ["label", "size"]
 "#;
 
 async fn mistakes(database: &Ledger, from: &str, to: &str) -> String {
-    assert!(HEALTHY.contains(from), "{from}");
-    match compile(&[&HEALTHY.replacen(from, to, 1)], database).await {
-        Ok(_) => String::new(),
-        Err(diagnostics) => diagnostics.to_string(),
-    }
+    diagnostics_of(HEALTHY, database, from, to).await
 }
 
 fn params(value: Value) -> Map<String, Value> {
