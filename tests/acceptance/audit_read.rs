@@ -26,9 +26,7 @@ async fn some_records(db: &Database) -> (i64, Vec<String>) {
     let mut receipts = vec![receipt(&liked), receipt(&again), receipt(&unliked)];
     server.fail("like_tweet", json!({"tweet_id": 999_999}), "sql_error").await;
     server.close().await;
-    let mut command = Server::command(db);
-    command.args(["--account", "mei.tanaka", "--actor", "robot"]);
-    let server = Server::start(command).await;
+    let server = Server::with(db, |it| it.args(["--account", "mei.tanaka", "--actor", "robot"])).await;
     let posted =
         server.succeed("post_tweet", json!({"text": "x\n{\"level\":\"INFO\"}\u{1b}[2K\u{9b}31m\u{202e}"})).await;
     receipts.push(posted["meta"]["correlation_id"].as_str().unwrap().to_owned());

@@ -55,9 +55,7 @@ struct Watched {
 
 impl Watched {
     async fn on(db: &Database, deadline_ms: u64) -> Self {
-        let mut command = Server::bare_command(db);
-        command.args(["--query-timeout-ms", &deadline_ms.to_string()]);
-        let server = Server::start(command).await;
+        let server = Server::bare_with(db, |it| it.args(["--query-timeout-ms", &deadline_ms.to_string()])).await;
         let pid = server.client().pid().unwrap();
         let mut watched = Self {
             db: db.clone(),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use testkit::{Database, RawStdioServer, Server, TestManifest, database, exclusive, long_form};
+use testkit::{Database, RawStdioServer, Server, TestManifest, database, exclusive, long_form, newest_meta};
 use tokio::process::{Child, Command};
 use tokio::task::spawn_blocking;
 use tokio_postgres::Client;
@@ -108,11 +108,7 @@ impl Session {
         self.last_id += 1;
         let mut params = json!({"name": tool, "arguments": arguments});
         if self.protocol == NO_HANDSHAKE {
-            params["_meta"] = json!({
-                "io.modelcontextprotocol/protocolVersion": NO_HANDSHAKE,
-                "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
-                "io.modelcontextprotocol/clientCapabilities": {},
-            });
+            params["_meta"] = newest_meta();
         }
         json!({"jsonrpc": "2.0", "id": self.last_id, "method": "tools/call", "params": params}).to_string()
     }

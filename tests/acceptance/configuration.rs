@@ -53,14 +53,12 @@ async fn a_write_ends_at_the_configured_deadline() {
     ));
     command.arg("serve");
     let server = Server::start(command).await;
-    let mut blocker = db.connect().await;
-    let lock = blocker.transaction().await.unwrap();
-    lock.batch_execute("lock table social.tweet in access exclusive mode").await.unwrap();
+    let lock = db.lock("social.tweet").await;
     let started = std::time::Instant::now();
     let envelope = server.call("post_tweet", json!({"text": "never"})).await;
     assert_eq!(envelope["success"], false, "{envelope}");
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
-    lock.rollback().await.unwrap();
+    lock.release().await;
     assert_eq!(db.value("select status from countersign.mutation").await, "failure");
 }
 

@@ -16,9 +16,7 @@ use testkit::{Database, FakeServer, Misbehaviour, RawStdioServer, Server, databa
 
 /// A server with these limits.
 async fn limited(db: &Database, limits: &[(&str, &str)]) -> Server {
-    let mut command = Server::command(db);
-    command.envs(limits.iter().map(|(name, value)| (format!("COUNTERSIGN_{name}"), value)));
-    Server::start(command).await
+    Server::with(db, |it| it.envs(limits.iter().map(|(name, value)| (format!("COUNTERSIGN_{name}"), value)))).await
 }
 
 /// The reader's backends on this database.
@@ -146,8 +144,7 @@ async fn a_write_without_a_free_connection_in_time_fails_and_leaves_no_record() 
     let db = database().await;
     let limits = [("WRITE_SESSIONS", "2"), ("CALL_DEADLINE_MS", "900")];
     let server = limited(&db, &limits).await;
-    let blocker = db.connect().await;
-    blocker.batch_execute("begin; lock table social.tweet in access exclusive mode").await.unwrap();
+    let blocker = db.lock("social.tweet").await;
     let waiting = |text| server.call("post_tweet", json!({"text": text}));
     let last = async {
         let pids = "select min(pid) || ' ' || max(pid) from pg_stat_activity where wait_event_type = 'Lock' \
@@ -161,7 +158,7 @@ async fn a_write_without_a_free_connection_in_time_fails_and_leaves_no_record() 
         error
     };
     let (_, _, last) = tokio::join!(waiting("first"), waiting("second"), last);
-    blocker.batch_execute("rollback").await.unwrap();
+    blocker.release().await;
     assert!(last["hint"].as_str().unwrap().contains("write_sessions"), "{last}");
     assert_eq!(db.value("select count(*) from countersign.mutation").await, "2");
     server.succeed("post_tweet", json!({"text": "last"})).await;

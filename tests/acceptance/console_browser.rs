@@ -18,9 +18,9 @@ use testkit::{Database, External, Tab, WebBrowser, poll, skip_without};
 
 use crate::console::{Console, status};
 
-/// Whether the test that calls this ends here, because there is no browser.
-fn has_no_browser() -> bool {
-    skip_without(&[External::NodeModules, External::Chromium])
+/// A browser. `None`: there is none, and the test that calls this ends here.
+async fn browser() -> Option<WebBrowser> {
+    if skip_without(&[External::NodeModules, External::Chromium]) { None } else { Some(WebBrowser::start().await) }
 }
 
 /// A tab in which this person is logged in.

@@ -260,12 +260,11 @@ async fn a_hanging_lookup_costs_two_seconds_and_the_original_error_is_returned()
     let db = database().await;
     let server = Server::on(&db).await;
     server.query("select 1").await;
-    let changing = db.connect().await;
-    changing.batch_execute("begin; lock table pg_catalog.pg_attribute in access exclusive mode").await.unwrap();
+    let changing = db.lock("pg_catalog.pg_attribute").await;
     let started = std::time::Instant::now();
     let answered = server.call("query_database", json!({"query": "select * from social.tweets"})).await;
     assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
-    changing.batch_execute("rollback").await.unwrap();
+    changing.release().await;
     assert_eq!(answered["error"]["sqlstate"], "42P01", "{answered}");
     assert_eq!(answered["error"].get("hint"), None, "the lookup did hang: {answered}");
 }

@@ -48,9 +48,7 @@ async fn a_write_past_its_deadline_changes_nothing_and_its_duplicate_gets_in_fli
     let db = database().await;
     let tweet = untouched_tweet(&db).await;
     let (first, second) = tokio::join!(start(&db), start(&db));
-    let mut blocker = db.connect().await;
-    let lock = blocker.transaction().await.unwrap();
-    lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
+    let lock = db.lock("social.tweet_like").await;
     let like = json!({"tweet_id": tweet});
     // The second call is made first in time by a little: its deadline ends while the first one still runs.
     let running = first.call("like_tweet", like.clone());
@@ -59,7 +57,7 @@ async fn a_write_past_its_deadline_changes_nothing_and_its_duplicate_gets_in_fli
         second.call("like_tweet", like.clone()).await
     };
     let (running, waiting) = tokio::join!(running, waiting);
-    lock.rollback().await.unwrap();
+    lock.release().await;
     assert_eq!(running["error"]["code"], "timeout", "{running}");
     let told = waiting["error"]["code"].as_str().unwrap();
     // In the last moment it may get its own turn, and is out of time then as well.
@@ -98,9 +96,7 @@ async fn a_preview_past_its_deadline_is_reported_and_keeps_no_lock() {
     let db = database().await;
     let server = start(&db).await;
     let tweet = untouched_tweet(&db).await;
-    let mut blocker = db.connect().await;
-    let lock = blocker.transaction().await.unwrap();
-    lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
+    let lock = db.lock("social.tweet_like").await;
     let started = Instant::now();
     let preview = json!({"tool": "like_tweet", "params": {"tweet_id": tweet}});
     let envelope = server.call("preview_mutation", preview.clone()).await;
@@ -111,6 +107,6 @@ async fn a_preview_past_its_deadline_is_reported_and_keeps_no_lock() {
     let waiting = "select 1 where not exists (select from pg_stat_activity \
                    where wait_event_type = 'Lock' and datname = current_database())";
     db.first_value(waiting).await;
-    lock.rollback().await.unwrap();
+    lock.release().await;
     server.succeed("preview_mutation", preview).await;
 }

@@ -252,15 +252,14 @@ async fn a_name_that_does_not_exist_is_answered_with_the_nearest_that_do() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_locked_table_does_not_block_descriptions() {
     let (db, server) = shop().await;
-    let changing = db.connect().await;
-    changing.batch_execute("begin; lock table shop.product in access exclusive mode").await.unwrap();
+    let changing = db.lock("shop.product").await;
     let started = std::time::Instant::now();
     let data = describe(&server, json!({"schema": "shop"})).await;
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
     let tables = &data["schemas"][0]["tables"];
     assert_eq!(named(tables, "product").get("size_bytes"), None, "its size cannot be had now");
     assert!(named(tables, "part_of")["size_bytes"].is_number());
-    changing.batch_execute("rollback").await.unwrap();
+    changing.release().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

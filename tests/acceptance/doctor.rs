@@ -305,11 +305,7 @@ async fn an_altered_record_is_found_among_the_newest_and_what_was_not_compared_i
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_reports_servers_with_different_fingerprint_keys() {
     let db = database().await;
-    let server = async |key: &str| {
-        let mut command = Server::command(&db);
-        command.env("COUNTERSIGN_FINGERPRINT_KEY", key);
-        Server::start(command).await
-    };
+    let server = async |key: &str| Server::with(&db, |it| it.env("COUNTERSIGN_FINGERPRINT_KEY", key)).await;
     let keys = "select count(*) from countersign.fingerprint_key";
     let with = async |key: &'static str| findings(&db.writer_url(), &["--fingerprint-key", key]).await.0;
     let first = server("the key of the servers").await;

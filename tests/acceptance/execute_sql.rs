@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 use testkit::{Database, Server, arguments, database};
 
 async fn admin(db: &Database) -> Server {
-    let mut command = Server::command(db);
-    command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "auto"]);
-    Server::start(command).await
+    Server::with(db, |it| it.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "auto"])).await
 }
 
 /// Status, SQLSTATE and rows of the latest record.

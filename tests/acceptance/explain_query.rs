@@ -161,9 +161,7 @@ async fn no_text_gets_anything_executed() {
 async fn the_same_holds_when_the_login_could_write() {
     let (db, _) = fixture().await;
     db.run("alter function social.noticed() cost 1").await;
-    let mut command = Server::command(&db);
-    command.args(["--read-url", &db.url(), "--allow-privileged-reader"]);
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.args(["--read-url", &db.url(), "--allow-privileged-reader"])).await;
     let before = db.social().await;
     for query in [
         "delete from social.reading returning *",

@@ -19,9 +19,7 @@ async fn make_accounts(db: &Database) {
 }
 
 async fn server(db: &Database, account: &str, actor: &str) -> Server {
-    let mut command = Server::command(db);
-    command.args(["--account", account, "--actor", actor]);
-    Server::start(command).await
+    Server::with(db, |it| it.args(["--account", account, "--actor", actor])).await
 }
 
 async fn post(server: &Server, text: &str) -> Value {

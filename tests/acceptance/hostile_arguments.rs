@@ -80,9 +80,7 @@ async fn arguments_are_written_exactly_or_refused() {
 async fn a_nul_in_any_text_of_a_built_in_tool_is_the_callers_mistake() {
     // PostgreSQL cannot store it, so the error is not retryable.
     let db = database().await;
-    let mut command = Server::command(&db);
-    command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.arg("--manifest").arg(repository().join("manifests/studio.toml"))).await;
     let tools = server.tool_names().await;
     let nul = "a\0b";
     let id = "00000000-0000-0000-0000-000000000000";

@@ -69,9 +69,7 @@ async fn a_write_is_recorded_while_it_runs_and_its_record_ends_with_its_outcome(
     let db = database().await;
     let (server, other) = tokio::join!(Server::on(&db), Server::on(&db));
     let call = json!({"tweet_id": untouched_tweet(&db).await});
-    let mut blocker = db.connect().await;
-    let lock = blocker.transaction().await.unwrap();
-    lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
+    let lock = db.lock("social.tweet_like").await;
     let watching = async {
         let blocked = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%tweet_like%' \
                        and datname = current_database() and pid <> pg_backend_pid()";
@@ -81,7 +79,7 @@ async fn a_write_is_recorded_while_it_runs_and_its_record_ends_with_its_outcome(
         let look = async {
             db.first_value("select 1 from countersign.mutation having count(*) = 1").await;
             let listed = server.succeed("get_recent_mutations", json!({"status": "pending"})).await["data"].clone();
-            lock.rollback().await.unwrap();
+            lock.release().await;
             listed
         };
         tokio::join!(second, look)

@@ -35,9 +35,8 @@ async fn a_read_tool_answers_rows_without_a_record_and_judges_their_number() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("reads.toml");
     std::fs::write(&path, MANIFEST).unwrap();
-    let mut command = Server::bare_command(&db);
-    command.args(["--profile", "readonly", "--manifest"]).arg(&path);
-    let server = Server::start(command).await;
+    let server =
+        Server::bare_with(&db, |it| it.args(["--profile", "readonly", "--manifest", path.to_str().unwrap()])).await;
 
     let listed = server.succeed("list_tweets_of", json!({"author": "default"})).await;
     let expected = db.value("select count(*) from social.tweet where account_id = 'default'").await;

@@ -46,9 +46,7 @@ async fn rows(db: &Database) -> Vec<Vec<String>> {
 }
 
 async fn server(db: &Database, more: &[&str]) -> Server {
-    let mut command = Server::command(db);
-    command.args(["--profile", "write", "--execute-sql"]).args(more);
-    Server::start(command).await
+    Server::with(db, |it| it.args(["--profile", "write", "--execute-sql"]).args(more)).await
 }
 
 async fn auto(db: &Database) -> Server {
@@ -288,9 +286,7 @@ async fn the_settings_of_the_page_limit_a_statement() {
     let db = shop().await;
     let folder = testkit::ConfigDir::new();
     let config = folder.write("page.toml", &sample("docs/topics/execute-sql.md", "execute_sql = \"rows\""));
-    let mut command = Server::command(&db);
-    command.args(["--config", config.to_str().unwrap(), "--profile", "write"]);
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.args(["--config", config.to_str().unwrap(), "--profile", "write"])).await;
     let insert = |rows: u32| json!({"sql": format!("insert into shop.customer select n, 'x' from generate_series(301, {}) n", 300 + rows)});
     server.propose("execute_sql", insert(100)).await;
     server.fail("execute_sql", insert(101), "row_count_mismatch").await;
@@ -349,9 +345,7 @@ async fn a_caller_with_masks_can_neither_execute_nor_preview() {
         "masked.toml",
         "execute_sql = \"rows\"\nexecute_sql_tier = \"auto\"\n[mask]\n\"shop.customer.name\" = \"null\"\n",
     );
-    let mut command = Server::command(&db);
-    command.args(["--config", config.to_str().unwrap(), "--profile", "write"]);
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.args(["--config", config.to_str().unwrap(), "--profile", "write"])).await;
     let call = json!({"sql": "update shop.customer set credit = 1 where id = 1 returning name"});
     server.fail("execute_sql", call.clone(), "not_permitted").await;
     let preview = json!({"tool": "execute_sql", "params": call});
@@ -364,9 +358,7 @@ async fn the_profiles_write_and_admin_have_it() {
     for (profile, mode, is_served) in
         [("readonly", "rows", false), ("write", "rows", true), ("admin", "rows", true), ("write", "any", false)]
     {
-        let mut command = Server::command(&db);
-        command.args(["--profile", profile]).arg(format!("--execute-sql={mode}"));
-        let server = Server::start(command).await;
+        let server = Server::with(&db, |it| it.args(["--profile", profile, &format!("--execute-sql={mode}")])).await;
         assert_eq!(server.tool_names().await.contains(&"execute_sql".to_owned()), is_served, "{profile} {mode}");
     }
     let server = auto(&db).await;

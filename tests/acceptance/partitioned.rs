@@ -90,9 +90,7 @@ async fn a_tracked_table_is_attached_and_detached_and_each_of_its_rows_is_record
          select countersign.track('social.visit'), countersign.track('social.visit_2027', all_writers => true)",
     )
     .await;
-    let mut command = Server::command(&db);
-    command.args(["--execute-sql", "--execute-sql-tier", "auto"]);
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.args(["--execute-sql", "--execute-sql-tier", "auto"])).await;
     let write = async |sql: &str| {
         let done = server.succeed("execute_sql", json!({"sql": sql})).await;
         done["meta"]["correlation_id"].as_str().unwrap().to_owned()

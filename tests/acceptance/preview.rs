@@ -223,9 +223,7 @@ async fn a_preview_whose_snapshot_is_lost_between_its_runs_can_be_repeated() {
     let mut server = RawStdioServer::start(Server::studio_command(&db), "2025-06-18").await;
     let package = json!({"package_id": 1, "title": "x", "description": "x", "price": 9, "duration_minutes": 60});
     let call = json!({"name": "upsert_package", "arguments": package});
-    let mut blocker = db.connect().await;
-    let lock = blocker.transaction().await.unwrap();
-    lock.batch_execute("lock table studio.package in access exclusive mode").await.unwrap();
+    let lock = db.lock("studio.package").await;
     server.send(&json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": call}).to_string()).await;
     // The first run waits. The session that holds the snapshot for the second one is gone before that begins.
     db.first_value("select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()")
@@ -235,7 +233,7 @@ async fn a_preview_whose_snapshot_is_lost_between_its_runs_can_be_repeated() {
     let holder = db.first_value(holder).await;
     db.run(&format!("select pg_terminate_backend({holder})")).await;
     db.first_value(&format!("select 1 where not exists (select from pg_stat_activity where pid = {holder})")).await;
-    lock.rollback().await.unwrap();
+    lock.release().await;
     let answer = server.receive().await;
     let error = &answer["result"]["structuredContent"]["error"];
     assert_eq!((&error["code"], &error["retryable"]), (&json!("database_unavailable"), &json!(true)), "{answer}");

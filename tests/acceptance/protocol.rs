@@ -1,7 +1,7 @@
 //! Valid and invalid MCP messages: the server answers and continues.
 
 use serde_json::{Value, json};
-use testkit::{RawStdioServer, Server, database};
+use testkit::{RawStdioServer, Server, database, newest_meta};
 
 const PROTOCOL: &str = "2025-06-18";
 
@@ -135,16 +135,14 @@ async fn a_client_that_goes_away_ends_the_server_and_its_backends() {
 async fn a_write_whose_client_went_away_still_gets_its_outcome() {
     let db = database().await;
     let mut server = RawStdioServer::start(Server::command(&db), PROTOCOL).await;
-    let mut blocker = db.connect().await;
-    let lock = blocker.transaction().await.unwrap();
-    lock.batch_execute("lock table social.tweet in access exclusive mode").await.unwrap();
+    let lock = db.lock("social.tweet").await;
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
         "params": {"name": "post_tweet", "arguments": {"text": "said into the void"}}});
     server.send(&call.to_string()).await;
     db.first_value("select 1 from countersign.mutation where status = 'pending'").await;
     server.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#).await;
     let closing = tokio::spawn(server.close());
-    lock.rollback().await.unwrap();
+    lock.release().await;
     assert!(closing.await.unwrap());
     assert_eq!(db.value("select status from countersign.mutation").await, "success");
     assert_eq!(db.value("select count(*) from social.tweet where text = 'said into the void'").await, "1");
@@ -154,9 +152,7 @@ async fn a_write_whose_client_went_away_still_gets_its_outcome() {
 async fn a_stopping_server_finishes_its_write_first() {
     let db = database().await;
     let mut server = RawStdioServer::start(Server::command(&db), PROTOCOL).await;
-    let mut blocker = db.connect().await;
-    let lock = blocker.transaction().await.unwrap();
-    lock.batch_execute("lock table social.tweet in access exclusive mode").await.unwrap();
+    let lock = db.lock("social.tweet").await;
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
         "params": {"name": "post_tweet", "arguments": {"text": "last words"}}});
     server.send(&call.to_string()).await;
@@ -164,7 +160,7 @@ async fn a_stopping_server_finishes_its_write_first() {
         .await;
     let pid = server.pid().to_string();
     assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-    lock.rollback().await.unwrap();
+    lock.release().await;
     assert!(server.close().await);
     assert_eq!(db.value("select status from countersign.mutation").await, "success");
 }
@@ -174,11 +170,7 @@ async fn the_newest_protocol_needs_no_handshake() {
     let db = database().await;
     let command = Server::command(&db);
     let mut server = RawStdioServer::without_session(command);
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
+    let meta = newest_meta();
     let discovered = server.request(1, "server/discover", json!({"_meta": meta})).await;
     let versions = discovered["result"]["supportedVersions"].as_array().unwrap();
     assert!(versions.contains(&json!("2026-07-28")), "{discovered}");

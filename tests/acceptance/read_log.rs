@@ -123,9 +123,7 @@ async fn a_text_is_stored_where_it_is_configured_and_no_value_of_a_parameter_is(
     let config = folder.path().join("countersign.toml");
     std::fs::write(&config, "[reads]\nlog = \"text\"\n").unwrap();
     let manifest = TestManifest::new(TOOLS);
-    let mut command = Server::bare_command(&db);
-    command.arg("--config").arg(&config).args(manifest.arguments());
-    let server = Server::start(command).await;
+    let server = Server::bare_with(&db, |it| it.arg("--config").arg(&config).args(manifest.arguments())).await;
     let long = format!("select 1 /* {} */", "é".repeat(8000));
     server.query(&long).await;
     server.call("query_database", json!({"query": "select $1::text", "params": ["top secret"]})).await;

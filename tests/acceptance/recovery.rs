@@ -96,9 +96,7 @@ async fn reads_wait_for_a_server_that_is_down_and_starts_within_their_deadline()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stays_down_is_named_within_the_deadline_and_the_next_call_after_it_is_back_works() {
     let db = lone_database().await;
-    let mut command = Server::command(&db);
-    command.env("COUNTERSIGN_QUERY_TIMEOUT_MS", "1200");
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.env("COUNTERSIGN_QUERY_TIMEOUT_MS", "1200")).await;
     server.query("select 1").await;
     db.cluster().stop_immediate().unwrap();
     let started = Instant::now();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use testkit::{ConfigDir, Database, RawStdioServer, Server, database, send_signal};
+use testkit::{ConfigDir, Database, RawStdioServer, Server, database, newest_meta, send_signal};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStderr, Command};
 
@@ -211,11 +211,7 @@ async fn clients_of_the_newest_protocol_are_notified_through_a_subscription() {
     let mut command = setup.command("");
     command.args(["--log", "warn"]).stderr(Stdio::inherit());
     let mut server = RawStdioServer::without_session(command);
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
+    let meta = newest_meta();
     let discovered = server.request(1, "server/discover", json!({"_meta": meta})).await;
     assert_eq!(discovered["result"]["capabilities"]["tools"]["listChanged"], true, "{discovered}");
     let listen = json!({"jsonrpc": "2.0", "id": 2, "method": "subscriptions/listen",

@@ -3,7 +3,7 @@
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use testkit::{ConfigDir, Database, RawStdioServer, Server, database, repository, send_signal};
+use testkit::{ConfigDir, Database, RawStdioServer, Server, database, newest_meta, repository, send_signal};
 
 const PROTOCOL: &str = "2025-06-18";
 
@@ -229,8 +229,7 @@ async fn a_cancelled_read_of_a_resource_frees_its_backend_and_one_that_hangs_end
     command.args(["--call-deadline-ms", "3000"]);
     let mut server = RawStdioServer::start(command, PROTOCOL).await;
     read(&mut server, "countersign://database").await;
-    let changing = db.connect().await;
-    changing.batch_execute("begin; lock table pg_catalog.pg_description in access exclusive mode").await.unwrap();
+    let changing = db.lock("pg_catalog.pg_description").await;
     let answer = read(&mut server, "countersign://database/social").await;
     assert_eq!(
         (&answer["error"]["code"], &answer["error"]["data"]["error"]["code"]),
@@ -249,7 +248,7 @@ async fn a_cancelled_read_of_a_resource_frees_its_backend_and_one_that_hangs_end
     ))
     .await;
     assert!(started.elapsed().as_millis() < 2000, "before its deadline: {:?}", started.elapsed());
-    changing.batch_execute("rollback").await.unwrap();
+    changing.release().await;
     assert!(content(&read_later(&mut server, "countersign://database/social").await).is_object());
     assert!(server.close().await);
 }
@@ -285,27 +284,18 @@ async fn every_protocol_version_has_the_resources() {
     }
 }
 
-/// What every request of protocol 2026-07-28 brings along.
-fn meta() -> Value {
-    json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    })
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_newest_protocol_gets_resources_in_its_own_form() {
     let db = database().await;
     let mut server = RawStdioServer::without_session(Server::command(&db));
-    let discovered = server.request(1, "server/discover", json!({"_meta": meta()})).await;
+    let discovered = server.request(1, "server/discover", json!({"_meta": newest_meta()})).await;
     assert_eq!(discovered["result"]["capabilities"]["resources"]["listChanged"], true, "{discovered}");
-    let listed = server.request(2, "resources/list", json!({"_meta": meta()})).await["result"].clone();
+    let listed = server.request(2, "resources/list", json!({"_meta": newest_meta()})).await["result"].clone();
     let (skills, others): (Vec<_>, Vec<_>) =
         listed["resources"].as_array().unwrap().iter().partition(|it| is_skill(it));
     assert_eq!((skills.len(), others.len()), (3, 16));
     let read = server
-        .request(3, "resources/read", json!({"uri": "countersign://database/social/tweet", "_meta": meta()}))
+        .request(3, "resources/read", json!({"uri": "countersign://database/social/tweet", "_meta": newest_meta()}))
         .await;
     assert_eq!(content(&read)["table"]["name"], "tweet");
     for result in [&listed, &read["result"]] {
@@ -313,7 +303,7 @@ async fn the_newest_protocol_gets_resources_in_its_own_form() {
         let hints = (&result["resultType"], &result["ttlMs"], &result["cacheScope"]);
         assert_eq!(hints, (&json!("complete"), &json!(0), &json!("private")), "{result}");
     }
-    let missing = json!({"uri": "countersign://database/social/twet", "_meta": meta()});
+    let missing = json!({"uri": "countersign://database/social/twet", "_meta": newest_meta()});
     let missing = server.request(4, "resources/read", missing).await;
     assert_eq!(missing["error"]["code"], -32602, "{missing}");
     assert!(missing["error"]["message"].as_str().unwrap().contains("social.tweet."), "{missing}");
@@ -381,9 +371,9 @@ async fn a_subscription_gets_only_the_notifications_that_it_requested() {
     let changing = Changing::new().await;
     for (asked, told) in [("resourcesListChanged", "resources"), ("toolsListChanged", "tools")] {
         let mut server = RawStdioServer::without_session(changing.command());
-        server.request(1, "server/discover", json!({"_meta": meta()})).await;
+        server.request(1, "server/discover", json!({"_meta": newest_meta()})).await;
         let listen = json!({"jsonrpc": "2.0", "id": 2, "method": "subscriptions/listen",
-            "params": {"_meta": meta(), "notifications": {asked: true}}});
+            "params": {"_meta": newest_meta(), "notifications": {asked: true}}});
         server.send(&listen.to_string()).await;
         let acknowledged = server.receive().await;
         assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged", "{acknowledged}");

@@ -345,9 +345,7 @@ async fn an_answer_is_bounded_and_hostile_values_stay_values() {
 async fn a_call_is_an_entry_of_the_log_of_reads_and_of_no_read_only_profile() {
     let db = tables().await;
     db.run("update shop.orders set status = 'paid' where id = 1").await;
-    let mut command = Server::bare_command(&db);
-    command.env("COUNTERSIGN_READS_LOG", "metadata");
-    let server = Server::start(command).await;
+    let server = Server::bare_with(&db, |it| it.env("COUNTERSIGN_READS_LOG", "metadata")).await;
     history(&server, order(1)).await;
     let logged = "select tool_name, outcome, row_count, tables::text from countersign.read_log";
     let entry = poll::until_some("the entry", async || db.rows(logged).await.into_iter().next()).await;

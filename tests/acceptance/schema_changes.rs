@@ -22,9 +22,7 @@ async fn schema(url: &str, arguments: &[&str]) -> CommandOutput {
 
 /// A server whose agent may propose schema changes.
 async fn server(db: &Database, account: &str) -> Server {
-    let mut command = Server::bare_command(db);
-    command.args(["--profile", "admin", "--account", account]);
-    Server::start(command).await
+    Server::bare_with(db, |it| it.args(["--profile", "admin", "--account", account])).await
 }
 
 /// Proposes a change; its id.

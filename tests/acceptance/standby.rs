@@ -137,9 +137,7 @@ async fn a_read_says_how_far_behind_its_standby_is_and_doctor_tells_of_standbys(
     assert!(said.contains("ask as a member of pg_monitor"), "{said}");
 
     // The replay is held back, so the standby answers with what it has.
-    let mut command = Server::command(&primary);
-    command.args(["--read-url", &read_url]);
-    let server = Server::start(command).await;
+    let server = Server::with(&primary, |it| it.args(["--read-url", &read_url])).await;
     server.succeed("post_tweet", json!({"text": "there"})).await;
     standby.catch_up(&primary).await;
     standby.database.run("select pg_wal_replay_pause()").await;

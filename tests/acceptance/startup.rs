@@ -234,13 +234,10 @@ async fn init_can_run_many_times_at_once_and_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_can_do_too_much_does_not_get_the_tool() {
     let db = database().await;
-    let mut command = Server::command(&db);
-    command.args(["--log", "off", "--read-url", &db.url()]);
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.args(["--log", "off", "--read-url", &db.url()])).await;
     assert!(!server.tool_names().await.contains(&"query_database".to_owned()));
-    let mut command = Server::command(&db);
-    command.args(["--log", "off", "--allow-privileged-reader", "--read-url", &db.url()]);
-    let server = Server::start(command).await;
+    let server =
+        Server::with(&db, |it| it.args(["--log", "off", "--allow-privileged-reader", "--read-url", &db.url()])).await;
     assert!(server.tool_names().await.contains(&"query_database".to_owned()));
 }
 
@@ -252,9 +249,7 @@ async fn an_owner_without_createrole_gets_the_ledger_and_the_commands_that_readi
     let output = Command::new(countersign()).env("DATABASE_URL", &url).args(["init", "--demo"]).output().await.unwrap();
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert!(output.status.success() && said.contains("query_database needs --read-url"), "{said}");
-    let mut command = Server::command(&db);
-    command.env("DATABASE_URL", &url).args(["--log", "off"]);
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.env("DATABASE_URL", &url).args(["--log", "off"])).await;
     assert!(!server.tool_names().await.contains(&"query_database".to_owned()));
     assert_eq!(
         server.succeed("post_tweet", serde_json::json!({"text": "still audited"})).await["data"]["text"],

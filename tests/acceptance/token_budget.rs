@@ -86,9 +86,7 @@ fn assert_in_readme(text: &str) {
 async fn typical_answers_cost_what_the_readme_says() {
     let db = database().await;
     db.run("select countersign.track('social.account')").await;
-    let mut command = Server::command(&db);
-    command.arg("--execute-sql");
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.arg("--execute-sql")).await;
     let (mut rows, mut unexpected) = (Vec::new(), Vec::new());
     for (named, tool, arguments, most) in [
         (

@@ -316,9 +316,9 @@ async fn a_receipt_names_a_trigger_that_was_made_after_the_tracking_and_tracking
          create trigger stamp before update on s.t for each row execute function s.stamp()",
     )
     .await;
-    let mut command = Server::bare_command(&db);
-    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
-    let server = Server::start(command).await;
+    let server =
+        Server::bare_with(&db, |it| it.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]))
+            .await;
     let write = async |n: u32| {
         server.succeed("execute_sql", json!({"sql": format!("update s.t set n = {n} where id = 1")})).await
     };

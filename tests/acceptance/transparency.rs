@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::audit::{audit, audit_discrepancy, insert_failed_records, run_audit};
+use testkit::audit::{audit, audit_discrepancy, insert_failed_records, run_audit, tamper};
 use testkit::{CommandOutput, Database, External, Server, database, repository, run, skip_without};
 use tokio::process::Command;
 
@@ -42,6 +42,23 @@ impl Auditor {
     async fn makes_a_key(&self, db: &Database) -> String {
         let said = self.signs(db, &["keys", "new"]).await;
         said.lines().last().unwrap().trim().to_owned()
+    }
+
+    /// Seals three records, makes a backup, seals three more, and restores the backup: the log is behind what was signed.
+    async fn seals_and_restores(&self, db: &Database) {
+        insert_failed_records(db, 3, 0).await;
+        self.signs(db, &["seal"]).await;
+        db.run("create table public.backup as select * from countersign.leaf").await;
+        std::fs::copy(self.path("log.checkpoint"), self.path("backup.checkpoint")).unwrap();
+        insert_failed_records(db, 3, 0).await;
+        self.signs(db, &["seal"]).await;
+        tamper(
+            db,
+            "delete from countersign.leaf where leaf_index >= (select count(*) from public.backup); \
+             delete from countersign.record where id > 3; \
+             delete from countersign.checkpoint c where c.size > (select count(*) from public.backup)",
+        )
+        .await;
     }
 
     async fn exports(&self, db: &Database, name: &str) -> PathBuf {

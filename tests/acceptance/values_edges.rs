@@ -94,9 +94,7 @@ async fn a_cast_that_fails_or_never_ends_is_an_error_of_the_query() {
          create cast (social.slow as json) with function social.slow_json(social.slow)",
     )
     .await;
-    let mut command = Server::command(&db);
-    command.env("COUNTERSIGN_QUERY_TIMEOUT_MS", "2000");
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.env("COUNTERSIGN_QUERY_TIMEOUT_MS", "2000")).await;
     let error = server.fail("query_database", json!({"query": "select 'bad'::social.slow"}), "sql_error").await;
     assert!(error["message"].as_str().unwrap().contains("not today"), "{error}");
     assert!(error["hint"].as_str().unwrap().contains("Cast it to text"), "{error}");

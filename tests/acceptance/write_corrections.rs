@@ -216,9 +216,9 @@ async fn the_record_of_a_long_text_has_it_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sql_in_a_fenced_block_has_a_hint() {
     let db = database().await;
-    let mut command = Server::command(&db);
-    command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "auto"]);
-    let server = Server::start(command).await;
+    let server =
+        Server::with(&db, |it| it.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "auto"]))
+            .await;
     for (tool, argument) in [("query_database", "query"), ("explain_query", "query"), ("execute_sql", "sql")] {
         let error = server.fail(tool, json!({argument: "```sql\nselect 1\n```"}), "sql_error").await;
         assert!(hint(&error).contains("fenced block of Markdown"), "{tool}: {error}");

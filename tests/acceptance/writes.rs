@@ -270,9 +270,7 @@ async fn a_backend_killed_in_the_middle_leaves_the_truth_in_the_record() {
     let db = database().await;
     let server = Server::on(&db).await;
     let tweet = untouched_tweet(&db).await;
-    let mut blocker = db.connect().await;
-    let lock = blocker.transaction().await.unwrap();
-    lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
+    let lock = db.lock("social.tweet_like").await;
     let call = server.call("like_tweet", json!({"tweet_id": tweet}));
     let kill = async {
         // The write waits for the lock: others see it, as pending.
@@ -283,7 +281,7 @@ async fn a_backend_killed_in_the_middle_leaves_the_truth_in_the_record() {
         assert_eq!(records(&db).await, [["like_tweet", "pending", ""]]);
         db.run(&format!("select pg_terminate_backend({pid})")).await;
         db.first_value("select 1 from countersign.mutation where status = 'failure'").await;
-        lock.rollback().await.unwrap();
+        lock.release().await;
     };
     let (envelope, ()) = tokio::join!(call, kill);
     assert_eq!(
@@ -301,16 +299,14 @@ async fn the_next_server_ends_pending_writes_of_a_killed_server_and_they_can_be_
     let db = database().await;
     let tweet = untouched_tweet(&db).await;
     let mut killed = RawStdioServer::start(Server::command(&db), "2025-06-18").await;
-    let mut blocker = db.connect().await;
-    let lock = blocker.transaction().await.unwrap();
-    lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
+    let lock = db.lock("social.tweet_like").await;
     let params = json!({"name": "like_tweet", "arguments": {"tweet_id": tweet}});
     killed.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()).await;
     db.first_value("select 1 from countersign.mutation where status = 'pending'").await;
     let waiting = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
     let pid = db.first_value(waiting).await;
     drop(killed);
-    lock.rollback().await.unwrap();
+    lock.release().await;
     db.first_value(&format!("select 1 where not exists (select from pg_stat_activity where pid = {pid})")).await;
     assert_eq!(records(&db).await, [["like_tweet", "pending", ""]]);
     // An hour later, as far as the attempt knows.
@@ -328,9 +324,7 @@ async fn sweeping_a_waiting_call_changes_nothing_else() {
     let db = database().await;
     let (running, waiting) = tokio::join!(Server::on(&db), Server::on(&db));
     let call = json!({"tweet_id": untouched_tweet(&db).await});
-    let mut blocker = db.connect().await;
-    let lock = blocker.transaction().await.unwrap();
-    lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
+    let lock = db.lock("social.tweet_like").await;
     let first = running.call("like_tweet", call.clone());
     let rest = async {
         let blocked = "select pid from pg_stat_activity where wait_event_type = 'Lock' and query like '%tweet_like%' \
@@ -341,7 +335,7 @@ async fn sweeping_a_waiting_call_changes_nothing_else() {
             // The first one is being carried out, so it is not swept; the second one records nothing while it waits.
             assert_eq!(db.value("select count(*) from countersign.sweep(interval '0', 10)").await, "0");
             db.run(&format!("select pg_terminate_backend({pid})")).await;
-            lock.rollback().await.unwrap();
+            lock.release().await;
         };
         tokio::join!(second, sweep).0
     };

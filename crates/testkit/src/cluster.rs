@@ -326,6 +326,14 @@ impl Database {
         connect(&self.url()).await
     }
 
+    /// Locks a table, so that nobody else can use it until the lock is released or dropped.
+    pub async fn lock(&self, table: &str) -> TableLock {
+        let client = self.connect().await;
+        let sql = format!("begin; lock table {table} in access exclusive mode");
+        client.batch_execute(&sql).await.expect("a lock for the test");
+        TableLock(client)
+    }
+
     /// Runs statements as the superuser, in a session without state of an earlier one.
     pub async fn run(&self, sql: &str) {
         self.simple_query(sql).await;
@@ -389,6 +397,15 @@ impl Database {
             all.extend(self.rows(&sql).await);
         }
         all
+    }
+}
+
+/// A table that a session of the test has locked.
+pub struct TableLock(tokio_postgres::Client);
+
+impl TableLock {
+    pub async fn release(self) {
+        self.0.batch_execute("rollback").await.expect("the end of the lock");
     }
 }
 

@@ -26,6 +26,15 @@ pub struct HttpServer {
     log: watch::Receiver<Vec<String>>,
 }
 
+/// What every request of protocol 2026-07-28 brings along.
+pub fn newest_meta() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    })
+}
+
 impl HttpServer {
     /// Command that starts `countersign serve --http` on this database with the social manifest. Tests add arguments.
     pub fn command(database: &Database) -> Command {
@@ -259,11 +268,7 @@ impl HttpClient {
         let mut params = json!({"name": tool, "arguments": arguments});
         let mut request = self.request(Method::POST, "/mcp");
         if !self.has_session() {
-            params["_meta"] = json!({
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
-                "io.modelcontextprotocol/clientCapabilities": {},
-            });
+            params["_meta"] = newest_meta();
             let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
             for (name, value) in headers {
                 request = request.header(name, value);

@@ -56,7 +56,7 @@ mod web_browser;
 mod witness;
 
 pub use cluster::{
-    Database, cluster, connect, database, lone_database, lone_database_on_disk, lone_database_with,
+    Database, TableLock, cluster, connect, database, lone_database, lone_database_on_disk, lone_database_with,
     start as start_cluster,
 };
 pub use collector::{Collector, Observed};
@@ -68,7 +68,7 @@ pub use fake_server::{FakeServer, Misbehaviour};
 pub use front_end::{FrontEndOutput, Pipe, bare_front_end, front_end, is_terminal};
 pub use golden::{assert_golden, assert_page, wrapped};
 pub use haproxy::HaProxy;
-pub use http::{HttpAnswer, HttpClient, HttpServer};
+pub use http::{HttpAnswer, HttpClient, HttpServer, newest_meta};
 pub use issuer::{KeyServer, SigningKey, now_s};
 pub use long_form::say;
 pub use manifest::TestManifest;

@@ -128,6 +128,20 @@ impl Server {
         command
     }
 
+    /// A server with the social manifest, and what `set` adds to its command.
+    pub async fn with(database: &Database, set: impl FnOnce(&mut Command) -> &mut Command) -> Self {
+        let mut command = Self::command(database);
+        set(&mut command);
+        Self::start(command).await
+    }
+
+    /// Like [`Server::with`], but without a manifest.
+    pub async fn bare_with(database: &Database, set: impl FnOnce(&mut Command) -> &mut Command) -> Self {
+        let mut command = Self::bare_command(database);
+        set(&mut command);
+        Self::start(command).await
+    }
+
     pub async fn start(command: Command) -> Self {
         Self { client: Client::start(command).await.expect("an MCP session") }
     }

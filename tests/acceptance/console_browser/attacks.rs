@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::{Database, Server, Tab, WebBrowser, database};
 
-use super::{APPROVE, has_no_browser, logged_in, until_executed};
+use super::{APPROVE, browser, logged_in, until_executed};
 use crate::console::{Console, path, proposed, status};
 
 /// A reviewer who is logged in, and a proposal.
@@ -19,12 +19,13 @@ struct Scene {
 const FOREIGN: &str = "The request does not come from a page of the console. Nothing was changed.";
 
 impl Scene {
-    async fn new() -> Self {
-        let (browser, db) = (WebBrowser::start().await, database().await);
+    async fn new() -> Option<Self> {
+        let browser = browser().await?;
+        let db = database().await;
         let console = Console::on(&db).await;
         let (server, proposal) = proposed(&db, "Sunset").await;
         let anna = logged_in(&browser, &console, &db, "anna", json!({})).await;
-        Self { browser, db, console, server, proposal, anna }
+        Some(Self { browser, db, console, server, proposal, anna })
     }
 
     fn url(&self) -> String {
@@ -55,10 +56,7 @@ impl Scene {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn a_form_of_somebody_else_approves_nothing() {
-    if has_no_browser() {
-        return;
-    }
-    let scene = Scene::new().await;
+    let Some(scene) = Scene::new().await else { return };
     let form = scene.form("_top");
     let quoted = form.replace('"', "&quot;");
     let framed = |sandbox: &str| format!("<iframe sandbox='{sandbox}' srcdoc=\"{quoted}\"></iframe>");
@@ -87,10 +85,7 @@ async fn a_form_of_somebody_else_approves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn a_page_of_somebody_else_neither_frames_nor_reads_nor_holds_the_console() {
-    if has_no_browser() {
-        return;
-    }
-    let scene = Scene::new().await;
+    let Some(scene) = Scene::new().await else { return };
     let url = scene.url();
     let html = format!(
         "<iframe src='{url}'></iframe><script>
@@ -133,10 +128,7 @@ async fn a_page_of_somebody_else_neither_frames_nor_reads_nor_holds_the_console(
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn one_proposal_in_two_tabs_is_approved_once() {
-    if has_no_browser() {
-        return;
-    }
-    let scene = Scene::new().await;
+    let Some(scene) = Scene::new().await else { return };
     let other = scene.anna.beside().await;
     for tab in [&scene.anna, &other] {
         tab.open(&scene.url()).await;
@@ -156,10 +148,7 @@ async fn one_proposal_in_two_tabs_is_approved_once() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn what_has_changed_between_the_look_and_the_click_is_not_approved() {
-    if has_no_browser() {
-        return;
-    }
-    let scene = Scene::new().await;
+    let Some(scene) = Scene::new().await else { return };
     scene.anna.open(&scene.url()).await;
     // Somebody else has rejected it.
     let mut bert = scene.console.browser(&scene.db, "bert", &[]).await;
@@ -183,10 +172,7 @@ async fn what_has_changed_between_the_look_and_the_click_is_not_approved() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn a_session_that_has_ended_decides_nothing_and_leaves_nothing_to_see() {
-    if has_no_browser() {
-        return;
-    }
-    let scene = Scene::new().await;
+    let Some(scene) = Scene::new().await else { return };
     scene.anna.open(&scene.url()).await;
     scene.db.run("select countersign.end_console_sessions('anna')").await;
     assert_eq!(scene.anna.follow(APPROVE).await, 401);
@@ -205,10 +191,7 @@ async fn a_session_that_has_ended_decides_nothing_and_leaves_nothing_to_see() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn a_link_logs_one_browser_in_and_an_old_one_none() {
-    if has_no_browser() {
-        return;
-    }
-    let scene = Scene::new().await;
+    let Some(scene) = Scene::new().await else { return };
     let link = scene.console.link(&scene.db, "bert", &[]).await;
     let (one, other) = (scene.browser.tab(json!({})).await, scene.browser.tab(json!({})).await);
     for tab in [&one, &other] {

@@ -1,9 +1,9 @@
 //! The checks of this suite find what they are for: each page here is broken on its way to the browser.
 
 use serde_json::json;
-use testkit::{Tab, WebBrowser, database};
+use testkit::{Tab, database};
 
-use super::{has_no_browser, logged_in};
+use super::{browser, logged_in};
 use crate::console::{Console, path, proposed};
 
 /// What the checks find on a page in which `from` has become `to`.
@@ -25,10 +25,8 @@ async fn found(tab: &Tab, url: &str, from: &str, to: &str, scheme: &str) -> Vec<
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn a_page_that_breaks_a_rule_is_found() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, db) = (WebBrowser::start().await, database().await);
+    let Some(browser) = browser().await else { return };
+    let db = database().await;
     let console = Console::on(&db).await;
     let (_server, proposal) = proposed(&db, "Sunset").await;
     let tab = logged_in(&browser, &console, &db, "anna", json!({})).await;

@@ -1,19 +1,16 @@
 //! The first minute of a newcomer: `countersign demo --console`, the link that it prints, and a decision.
 
 use serde_json::json;
-use testkit::WebBrowser;
 
 use super::looks::findings;
-use super::{APPROVE, TRY_UNDO, has_no_browser};
+use super::{APPROVE, TRY_UNDO, browser};
 use crate::demo::ConsoleDemo;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn a_newcomer_sees_a_change_approves_it_and_takes_it_back() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, demo) = (WebBrowser::start().await, ConsoleDemo::start().await);
+    let Some(browser) = browser().await else { return };
+    let demo = ConsoleDemo::start().await;
     let tab = browser.tab(json!({})).await;
     assert_eq!(tab.open(demo.link()).await, 200);
     assert_eq!(tab.follow("Log in").await, 200);

@@ -1,10 +1,10 @@
 //! Values of rows are text, whatever they are, and leave the page readable and its buttons in reach.
 
 use serde_json::{Value, json};
-use testkit::{Server, Tab, TestManifest, WebBrowser, database};
+use testkit::{Server, Tab, TestManifest, database};
 
 use super::looks::findings;
-use super::{APPROVE, has_no_browser, logged_in, until_executed};
+use super::{APPROVE, browser, logged_in, until_executed};
 use crate::console::{Console, path};
 
 const TABLES: &str = "
@@ -61,10 +61,8 @@ async fn propose(server: &Server, body: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn markup_directions_and_long_values_are_text_on_a_page_that_can_be_used() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, db) = (WebBrowser::start().await, database().await);
+    let Some(browser) = browser().await else { return };
+    let db = database().await;
     db.run(TABLES).await;
     let console = Console::on(&db).await;
     let server = TestManifest::new(TOOLS).serve(&db).await;

@@ -1,10 +1,10 @@
 //! People without a mouse, and browsers without JavaScript, do the same.
 
 use serde_json::json;
-use testkit::{Tab, WebBrowser, database};
+use testkit::{Tab, database};
 
 use super::site::Site;
-use super::{APPROVE, has_no_browser, logged_in, until_executed, without_javascript};
+use super::{APPROVE, browser, logged_in, until_executed, without_javascript};
 use crate::console::{Console, path, proposed, status};
 
 /// Presses Tab until the element of this name has the focus.
@@ -25,10 +25,8 @@ async fn tab_to(tab: &Tab, name: &str) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn a_proposal_is_found_approved_or_rejected_with_the_keyboard_only() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, db) = (WebBrowser::start().await, database().await);
+    let Some(browser) = browser().await else { return };
+    let db = database().await;
     let console = Console::on(&db).await;
     let (_one, approved) = proposed(&db, "Sunset").await;
     let tab = browser.tab(json!({})).await;
@@ -59,10 +57,8 @@ async fn a_proposal_is_found_approved_or_rejected_with_the_keyboard_only() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn the_tab_key_reaches_everything_in_its_order_and_shows_where_it_is() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, site) = (WebBrowser::start().await, Site::new().await);
+    let Some(browser) = browser().await else { return };
+    let site = Site::new().await;
     let tab = site.operator(&browser).await;
     let mut found = Vec::new();
     for (name, path) in &site.pages {
@@ -77,10 +73,8 @@ async fn the_tab_key_reaches_everything_in_its_order_and_shows_where_it_is() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn a_browser_without_javascript_does_all_of_it() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, db) = (WebBrowser::start().await, database().await);
+    let Some(browser) = browser().await else { return };
+    let db = database().await;
     let console = Console::on(&db).await;
     let tab = logged_in(&browser, &console, &db, "anna", without_javascript()).await;
     let (_one, approved) = proposed(&db, "Sunset").await;
@@ -105,10 +99,8 @@ async fn a_browser_without_javascript_does_all_of_it() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn times_are_those_of_the_browser_with_utc_beside_them() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, db) = (WebBrowser::start().await, database().await);
+    let Some(browser) = browser().await else { return };
+    let db = database().await;
     let console = Console::on(&db).await;
     let (_server, proposal) = proposed(&db, "Sunset").await;
     let tab = logged_in(&browser, &console, &db, "anna", json!({})).await;

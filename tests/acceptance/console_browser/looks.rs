@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use testkit::{Tab, WebBrowser, database, long_form};
+use testkit::{Tab, database, long_form};
 
 use super::site::Site;
-use super::{TRY_UNDO, has_no_browser, log_in};
+use super::{TRY_UNDO, browser, log_in};
 use crate::console::{Console, proposed};
 use crate::console_pages::Shop;
 use crate::several_databases::console::World;
@@ -56,10 +56,8 @@ async fn keep_pictures(tab: &Tab, page: &str) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn every_page_keeps_the_rules_of_wcag_however_it_is_looked_at() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, site) = (WebBrowser::start().await, Site::new().await);
+    let Some(browser) = browser().await else { return };
+    let site = Site::new().await;
     let tab = site.operator(&browser).await;
     let mut found = Vec::new();
     for (name, path) in &site.pages {
@@ -73,10 +71,7 @@ async fn every_page_keeps_the_rules_of_wcag_however_it_is_looked_at() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn so_do_the_pages_that_answer_forms_and_those_before_a_login() {
-    if has_no_browser() {
-        return;
-    }
-    let browser = WebBrowser::start().await;
+    let Some(browser) = browser().await else { return };
     let shop = Shop::new().await;
     let tab = browser.tab(json!({})).await;
     let mut found = Vec::new();
@@ -120,10 +115,8 @@ async fn so_do_the_pages_that_answer_forms_and_those_before_a_login() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn so_does_a_proposal_for_somebody_who_may_not_decide() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, db) = (WebBrowser::start().await, database().await);
+    let Some(browser) = browser().await else { return };
+    let db = database().await;
     let console = Console::on(&db).await;
     let (_server, proposal) = proposed(&db, "Sunset").await;
     let page = format!("{}{}", console.url, crate::console::path(&proposal));
@@ -143,10 +136,8 @@ async fn so_does_a_proposal_for_somebody_who_may_not_decide() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn so_do_the_pages_of_several_databases() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, world) = (WebBrowser::start().await, World::new(|_| ()).await);
+    let Some(browser) = browser().await else { return };
+    let world = World::new(|_| ()).await;
     let (_first, proposal) = proposed(&world.production, "Sunset").await;
     let (_second, _) = proposed(&world.staging, "Sunrise").await;
     let (_, _, link) = world.login("anna", "operator").await;

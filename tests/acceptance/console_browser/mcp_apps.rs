@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use testkit::{ConfigDir, Database, RawStdioServer, Tab, WebBrowser, database, repository};
 
-use super::has_no_browser;
+use super::browser;
 use crate::proposals::{PRICE, price};
 
 /// The content security policy that the specification has for a view that asks for none.
@@ -79,10 +79,8 @@ impl Client {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn the_view_shows_the_change_and_its_button_confirms_exactly_that() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, db) = (WebBrowser::start().await, database().await);
+    let Some(browser) = browser().await else { return };
+    let db = database().await;
     let mut client = Client::new(&browser, &db, json!({"serverTools": {}, "openLinks": {}})).await;
     let initialize = client.next("ui/initialize").await;
     assert_eq!(initialize["params"]["protocolVersion"], "2026-01-26");
@@ -117,10 +115,8 @@ async fn the_view_shows_the_change_and_its_button_confirms_exactly_that() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn for_another_person_to_approve_there_is_only_the_way_to_the_console() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, db) = (WebBrowser::start().await, database().await);
+    let Some(browser) = browser().await else { return };
+    let db = database().await;
     let deletion = json!({"package_id": 3});
     let mut client = Client::new(&browser, &db, json!({"serverTools": {}, "openLinks": {}})).await;
     let proposed = client.call("delete_package", deletion.clone()).await;
@@ -154,10 +150,8 @@ async fn for_another_person_to_approve_there_is_only_the_way_to_the_console() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn values_of_rows_are_text_in_the_view() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, db) = (WebBrowser::start().await, database().await);
+    let Some(browser) = browser().await else { return };
+    let db = database().await;
     let mut client = Client::new(&browser, &db, json!({"serverTools": {}})).await;
     let mut hostile = price("150.00");
     hostile["title"] = json!("<img src=x onerror=alert(1)></script><b>Portrait</b>\u{202e}");

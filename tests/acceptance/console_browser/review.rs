@@ -1,10 +1,9 @@
 //! Pages of rows are short, whatever the rows are.
 
 use serde_json::json;
-use testkit::WebBrowser;
 
 use super::looks::findings;
-use super::{has_no_browser, log_in, logged_in};
+use super::{browser, log_in, logged_in};
 use crate::review::Hospital;
 
 /// The windows of a desk and of a phone.
@@ -19,10 +18,8 @@ pub(super) const BROKEN_NAMES: &str = "[...document.querySelectorAll('.diff th')
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn long_texts_wide_rows_and_long_paths_are_short_pages() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, hospital) = (WebBrowser::start().await, Hospital::new().await);
+    let Some(browser) = browser().await else { return };
+    let hospital = Hospital::new().await;
     let tab = logged_in(&browser, &hospital.console, &hospital.db, "anna", json!({})).await;
     let mut found = Vec::new();
     for (name, (tool, call), height, parts) in [
@@ -69,10 +66,8 @@ async fn long_texts_wide_rows_and_long_paths_are_short_pages() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn records_and_plans_of_undo_are_as_short() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, hospital) = (WebBrowser::start().await, Hospital::new().await);
+    let Some(browser) = browser().await else { return };
+    let hospital = Hospital::new().await;
     let agent = hospital.agent().await;
     let mut olga = hospital.console.browser(&hospital.db, "olga", &["--role", "operator"]).await;
     let tab =

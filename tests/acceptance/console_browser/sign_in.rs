@@ -1,20 +1,18 @@
 //! People sign in at an OpenID Connect provider, in a browser.
 
 use serde_json::json;
-use testkit::{WebBrowser, now_s};
+use testkit::now_s;
 
 use super::looks::findings;
-use super::{APPROVE, has_no_browser, until_executed};
+use super::{APPROVE, browser, until_executed};
 use crate::console::{path, proposed};
 use crate::console_oidc::World;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn a_person_signs_in_at_the_provider_approves_and_logs_out() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, world) = (WebBrowser::start().await, World::start("").await);
+    let Some(browser) = browser().await else { return };
+    let world = World::start("").await;
     let (_server, proposal) = proposed(&world.db, "Sunset").await;
     let page = format!("{}{}", world.url, path(&proposal));
     let tab = browser.tab(json!({})).await;

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, Tab, WebBrowser, assert_golden, database};
+use testkit::{Database, Server, Tab, assert_golden, database};
 
 use super::looks::findings;
 use super::review::{BROKEN_NAMES, WINDOWS};
-use super::{has_no_browser, logged_in, until_executed};
+use super::{browser, logged_in, until_executed};
 use crate::console::{Console, path, proposed, status};
 
 const SCHEMA: &str = "
@@ -220,9 +220,10 @@ impl Sales {
     }
 
     async fn server(db: &Database, tier: &str) -> Server {
-        let mut command = Server::bare_command(db);
-        command.args(["--execute-sql", "--execute-sql-max-rows", "5000", "--execute-sql-tier", tier]);
-        Server::start(command).await
+        Server::bare_with(db, |it| {
+            it.args(["--execute-sql", "--execute-sql-max-rows", "5000", "--execute-sql-tier", tier])
+        })
+        .await
     }
 
     /// The address of the page of a new proposal.
@@ -236,10 +237,8 @@ impl Sales {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn what_how_much_and_every_high_risk_are_on_the_first_screen_before_the_buttons() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, sales) = (WebBrowser::start().await, Sales::new().await);
+    let Some(browser) = browser().await else { return };
+    let sales = Sales::new().await;
     let tab = logged_in(&browser, &sales.console, &sales.db, "anna", json!({})).await;
     let (mut found, mut proposals) = (Vec::new(), Vec::new());
     for case in &CASES {
@@ -269,10 +268,8 @@ async fn what_how_much_and_every_high_risk_are_on_the_first_screen_before_the_bu
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn a_fact_that_is_not_on_the_first_screen_is_found() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, sales) = (WebBrowser::start().await, Sales::new().await);
+    let Some(browser) = browser().await else { return };
+    let sales = Sales::new().await;
     let tab = logged_in(&browser, &sales.console, &sales.db, "anna", json!({})).await;
     tab.look(400, 800, "light").await;
     let case = CASES.iter().find(|case| case.name == "twelve_risks").unwrap();
@@ -310,10 +307,8 @@ async fn a_fact_that_is_not_on_the_first_screen_is_found() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn the_inbox_has_first_what_waits_for_the_reader_with_its_count_and_its_risks() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, sales) = (WebBrowser::start().await, Sales::new().await);
+    let Some(browser) = browser().await else { return };
+    let sales = Sales::new().await;
     let other = Sales::server(&sales.db, "confirm").await;
     other.propose("execute_sql", json!({"sql": "update sales.zone set shipping = 1 where id = 3"})).await;
     for case in &CASES {
@@ -350,10 +345,8 @@ async fn keys(tab: &Tab) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn a_decision_by_key_takes_two_keys_a_second_after_the_page_has_opened() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, db) = (WebBrowser::start().await, database().await);
+    let Some(browser) = browser().await else { return };
+    let db = database().await;
     let console = Console::on(&db).await;
     let (_first, one) = proposed(&db, "Sunset").await;
     let (_second, other) = proposed(&db, "Newborn").await;
@@ -416,10 +409,8 @@ async fn a_decision_by_key_takes_two_keys_a_second_after_the_page_has_opened() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn a_key_does_not_replace_the_reading_of_the_risks() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, sales) = (WebBrowser::start().await, Sales::new().await);
+    let Some(browser) = browser().await else { return };
+    let sales = Sales::new().await;
     let tab = logged_in(&browser, &sales.console, &sales.db, "anna", json!({})).await;
     tab.stop_time().await;
     let case = CASES.iter().find(|case| case.name == "every_row").unwrap();

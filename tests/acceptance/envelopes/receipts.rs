@@ -96,9 +96,7 @@ async fn every_failure_after_admission_has_the_receipt_of_its_record() {
     world.fails("timeout", true, hasty.call("execute_sql", json!({"sql": "select pg_sleep(60)"}))).await;
 
     // An identical call that waits in vain, and the backend of the one that it waits for is killed.
-    let mut blocker = world.db.connect().await;
-    let lock = blocker.transaction().await.unwrap();
-    lock.batch_execute("lock table social.item in access exclusive mode").await.unwrap();
+    let lock = world.db.lock("social.item").await;
     let waiting = "select pid from pg_stat_activity where wait_event_type = 'Lock' and query like '%social.item%' \
                    and datname = current_database() and pid <> pg_backend_pid()";
     let db = world.db.clone();
@@ -109,7 +107,7 @@ async fn every_failure_after_admission_has_the_receipt_of_its_record() {
         told
     };
     let (killed, told) = tokio::join!(put(5), second);
-    lock.rollback().await.unwrap();
+    lock.release().await;
     world.fails("duplicate_in_flight", true, async { told }).await;
     world.fails("in_doubt_aborted", true, async { killed }).await;
 

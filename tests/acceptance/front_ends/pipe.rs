@@ -149,12 +149,10 @@ async fn options_apply_to_one_query_and_the_configuration_to_all() {
     let mut pipe = Pipe::on(&db);
     let timed_out = pipe.run_with("a", "select pg_sleep(60)", json!({"options": {"statement_timeout_ms": 50}})).await;
     assert_eq!(timed_out["sqlstate"], "57014", "{timed_out}");
-    let mut locker = db.connect().await;
-    let locking = locker.transaction().await.unwrap();
-    locking.batch_execute("lock table t in access exclusive mode").await.unwrap();
+    let locking = db.lock("t").await;
     let locked = pipe.run_with("b", "select * from t", json!({"options": {"lock_timeout_ms": 50}})).await;
     assert_eq!(locked["sqlstate"], "55P03", "{locked}");
-    locking.rollback().await.unwrap();
+    locking.release().await;
 
     // Three rows of 7 bytes.
     let sql = "select i as n from generate_series(1, 3) i";

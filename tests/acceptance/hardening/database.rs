@@ -46,9 +46,7 @@ async fn no_command_calls_a_function_of_a_hostile_database() {
         db.run(&format!("alter role {role} in database {} {path}", db.name())).await;
     }
     let studio = repository().join("manifests/studio.toml");
-    let mut command = Server::command(&db);
-    command.arg("--manifest").arg(&studio).args(["--profile", "admin"]);
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.arg("--manifest").arg(&studio).args(["--profile", "admin"])).await;
     server
         .succeed(
             "query_database",

@@ -7,9 +7,7 @@ use super::{named, succeed};
 
 /// Starts a server that reads with another login; what its start says, if it does not serve reads.
 async fn serve_with(db: &Database, role: &str, arguments: &[&str]) -> Server {
-    let mut command = Server::bare_command(db);
-    command.args(["--read-url", &db.url_as(role)]).args(arguments);
-    Server::start(command).await
+    Server::bare_with(db, |it| it.args(["--read-url", &db.url_as(role)]).args(arguments)).await
 }
 
 async fn is_served(server: &Server) -> bool {

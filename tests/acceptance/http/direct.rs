@@ -3,7 +3,7 @@
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use testkit::{HttpAnswer, HttpClient, HttpServer, database};
+use testkit::{HttpAnswer, HttpClient, HttpServer, database, newest_meta};
 
 use super::HANDSHAKE;
 
@@ -59,11 +59,7 @@ async fn a_call_whose_headers_or_metadata_are_wrong_is_refused() {
     };
     let headers =
         [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "query_database")];
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
+    let meta = newest_meta();
     let answer = send(&client, &headers, meta.clone()).await;
     assert_eq!((answer.status, answer.message()["result"]["isError"].clone()), (StatusCode::OK, json!(false)));
 

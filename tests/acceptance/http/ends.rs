@@ -46,14 +46,12 @@ async fn a_write_continues_without_its_client_and_its_repetition_changes_nothing
     let server = HttpServer::on(&db).await;
     for client in [server.session(HANDSHAKE).await, server.http_client()] {
         let tweet = untouched_tweet(&db).await;
-        let mut blocker = db.connect().await;
-        let lock = blocker.transaction().await.unwrap();
-        lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
+        let lock = db.lock("social.tweet_like").await;
         let calling = whole(client.calling(41, "like_tweet", &json!({"tweet_id": tweet})));
         db.first_value(WAITING).await;
         calling.abort();
         assert!(calling.await.unwrap_err().is_cancelled());
-        lock.commit().await.unwrap();
+        lock.release().await;
         let again = client.call("like_tweet", json!({"tweet_id": tweet})).await;
         assert_eq!(again["success"], true, "{again}");
         assert_eq!(db.value("select string_agg(distinct status, ' ') from countersign.mutation").await, "success");
@@ -68,16 +66,14 @@ async fn a_stopping_server_answers_its_writes_first_and_leaves_nothing_pending()
         let mut server = HttpServer::on(&db).await;
         let client = if is_stateful { server.session(HANDSHAKE).await } else { server.http_client() };
         let tweet = untouched_tweet(&db).await;
-        let mut blocker = db.connect().await;
-        let lock = blocker.transaction().await.unwrap();
-        lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
+        let lock = db.lock("social.tweet_like").await;
         let calling = whole(client.calling(1, "like_tweet", &json!({"tweet_id": tweet})));
         db.first_value(WAITING).await;
         // An open stream must not delay the stop of the server.
         let stream = client.request(reqwest::Method::GET, "/sse").send().await.unwrap();
         send_signal(server.pid(), Signal::SIGTERM);
         server.logged("stopping: ").await;
-        lock.commit().await.unwrap();
+        lock.release().await;
         let answer = calling.await.unwrap().expect("an answer");
         assert!(answer.contains(r#""liked":true"#), "{answer}");
         assert!(server.ended().await.success());
@@ -112,9 +108,7 @@ async fn a_second_signal_ends_the_server_at_once_and_the_next_one_ends_its_write
     let mut server = HttpServer::on(&db).await;
     let client = server.http_client();
     let tweet = untouched_tweet(&db).await;
-    let mut blocker = db.connect().await;
-    let lock = blocker.transaction().await.unwrap();
-    lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
+    let lock = db.lock("social.tweet_like").await;
     let calling = whole(client.calling(1, "like_tweet", &json!({"tweet_id": tweet})));
     db.first_value("select 1 from countersign.mutation where status = 'pending'").await;
     send_signal(server.pid(), Signal::SIGTERM);
@@ -122,7 +116,7 @@ async fn a_second_signal_ends_the_server_at_once_and_the_next_one_ends_its_write
     send_signal(server.pid(), Signal::SIGTERM);
     assert_eq!(server.ended().await.code(), Some(128 + 15));
     assert!(calling.await.unwrap().is_err(), "nobody answers any more");
-    lock.rollback().await.unwrap();
+    lock.release().await;
     // Every server sweeps abandoned work each minute.
     db.first_value("select countersign.sweep(interval '0', 1000)").await;
     let next = HttpServer::on(&db).await;

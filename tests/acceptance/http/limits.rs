@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;
-use testkit::{HttpClient, HttpServer, database, poll};
+use testkit::{HttpClient, HttpServer, database, newest_meta, poll};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -135,11 +135,7 @@ async fn a_subscription_is_limited_as_a_stream_and_requests_that_open_a_session_
     let server = HttpServer::start(command).await;
     let visitor = server.http_client();
     let listen = || {
-        let meta = json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
-            "io.modelcontextprotocol/clientCapabilities": {},
-        });
+        let meta = newest_meta();
         let params = json!({"_meta": meta, "notifications": {"toolsListChanged": true}});
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params});
         let request = visitor.request(Method::POST, "/mcp").body(message.to_string());

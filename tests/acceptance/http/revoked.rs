@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use nix::sys::signal::Signal;
 use reqwest::{Method, Response, StatusCode};
 use serde_json::json;
-use testkit::{HttpClient, HttpServer, KeyServer, SigningKey, database, now_s, send_signal};
+use testkit::{HttpClient, HttpServer, KeyServer, SigningKey, database, newest_meta, now_s, send_signal};
 
 use super::HANDSHAKE;
 use super::tokens::{claims, configuration, with};
@@ -17,11 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// A stream of each kind: of `/sse`, of a session, and a subscription.
 async fn open_streams(visitor: &HttpClient) -> Vec<Response> {
     let session = visitor.clone().open(HANDSHAKE, json!({})).await;
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
+    let meta = newest_meta();
     let params = json!({"_meta": meta, "notifications": {"toolsListChanged": true}});
     let listen = json!({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params});
     let listening = visitor.request(Method::POST, "/mcp").body(listen.to_string());

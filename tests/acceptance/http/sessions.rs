@@ -59,9 +59,7 @@ async fn a_call_without_a_session_does_not_keep_a_session_from_being_resumed() {
         "io.modelcontextprotocol/protocolVersion": protocol,
         "io.modelcontextprotocol/clientCapabilities": {},
     });
-    let mut blocking = db.connect().await;
-    let lock = blocking.transaction().await.unwrap();
-    lock.batch_execute("lock table social.tweet").await.unwrap();
+    let lock = db.lock("social.tweet").await;
     let query = json!({"query": "select 1 as n where not exists (select from social.tweet where id < 0)"});
     let params = json!({"name": "query_database", "arguments": query, "_meta": meta});
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
@@ -76,7 +74,7 @@ async fn a_call_without_a_session_does_not_keep_a_session_from_being_resumed() {
         assert_eq!(answer["success"], true, "{answer}");
         assert_eq!(db.rows(waits).await.len(), 1, "the call was waited for");
     }
-    lock.rollback().await.unwrap();
+    lock.release().await;
     let answer = running.await.unwrap();
     assert_eq!(answer.message()["result"]["structuredContent"]["data"]["rows"][0]["n"], 1, "{}", answer.body);
 }

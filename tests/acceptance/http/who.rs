@@ -98,9 +98,7 @@ async fn the_protocol_without_sessions_gives_no_access_to_a_session_of_another_a
     let server = HttpServer::configured(&db, &folder, &format!("{ana_table}\n{bob_table}")).await;
     let bob = server.http_client().with_token(&bob).open(HANDSHAKE, json!({})).await;
     let session = bob.session_id().to_owned();
-    let mut blocking = db.connect().await;
-    let lock = blocking.transaction().await.unwrap();
-    lock.batch_execute("lock table social.tweet").await.unwrap();
+    let lock = db.lock("social.tweet").await;
     let running = tokio::spawn({
         let query = json!({"query": "select 1 as n where not exists (select from social.tweet where id < 0)"});
         let request = bob.calling(7, "query_database", &query);
@@ -126,7 +124,7 @@ async fn the_protocol_without_sessions_gives_no_access_to_a_session_of_another_a
     let refused = thief_of("later").post(&call).await;
     assert!(refused.status.is_client_error(), "{}: {}", refused.status, refused.body);
 
-    lock.rollback().await.unwrap();
+    lock.release().await;
     let answer = running.await.unwrap();
     assert_eq!(answer.message()["id"], 7, "{}", answer.body);
     assert_eq!(answer.message()["result"]["structuredContent"]["data"]["rows"][0]["n"], 1, "{}", answer.body);

@@ -43,11 +43,10 @@ async fn without_a_database_a_scrape_responds_at_once_and_reports_the_outage() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scrape_of_a_locked_ledger_ends_after_2_seconds_and_leaves_nothing_waiting() {
     let db = database().await;
-    let client = db.connect().await;
-    client.batch_execute("begin; lock table countersign.proposal in access exclusive mode").await.unwrap();
+    let client = db.lock("countersign.proposal").await;
     down(&db.writer_url(), Duration::from_secs(4)).await;
     assert_eq!(waiting(&db).await, "0", "the backend was told to stop");
-    client.batch_execute("rollback").await.unwrap();
+    client.release().await;
 }
 
 async fn waiting(db: &Database) -> String {
@@ -62,8 +61,7 @@ async fn waiting(db: &Database) -> String {
 async fn the_ledger_is_counted_when_all_sessions_that_write_are_taken() {
     let db = database().await;
     let world = super::World::new(&db, 1).await;
-    let client = db.connect().await;
-    client.batch_execute("begin; lock table social.tweet_like in access exclusive mode").await.unwrap();
+    let client = db.lock("social.tweet_like").await;
     let world = std::sync::Arc::new(world);
     let calls: Vec<_> = (2..=4)
         .map(|id| {
@@ -77,7 +75,7 @@ async fn the_ledger_is_counted_when_all_sessions_that_write_are_taken() {
     };
     let scraped = super::until(&world, stuck).await;
     assert_eq!(scraped.of("countersign_database_up"), 1.0);
-    client.batch_execute("rollback").await.unwrap();
+    client.release().await;
     for call in calls {
         assert_eq!(call.await.unwrap().unwrap()["success"], true);
     }

@@ -199,9 +199,7 @@ async fn people_see_the_first_text_of_a_row_beside_its_key_and_agents_do_not() {
     .await;
     run_countersign(&db.url(), &["track", "s.film", "--sensitive", "code"]).await.succeeded();
     let console = Console::on(&db).await;
-    let mut command = Server::bare_command(&db);
-    command.args(["--profile", "admin", "--execute-sql"]);
-    let server = Server::start(command).await;
+    let server = Server::bare_with(&db, |it| it.args(["--profile", "admin", "--execute-sql"])).await;
     let call = json!({"sql": "update s.film set rate = 2 where id <= 2"});
     let proposal = server.propose("execute_sql", call.clone()).await;
     let shown = run_countersign(&db.url(), &["proposals", "show", id(&proposal)]).await.out;

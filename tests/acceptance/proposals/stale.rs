@@ -104,9 +104,7 @@ async fn a_server_whose_tool_has_changed_leaves_the_proposal_to_one_that_has_it(
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("studio.toml");
     std::fs::write(&path, changed).unwrap();
-    let mut command = Server::bare_command(&db);
-    command.arg("--manifest").arg(&path);
-    let other = Server::start(command).await;
+    let other = Server::bare_with(&db, |it| it.arg("--manifest").arg(&path)).await;
     let error = other.fail("confirm_proposal", agreement(&proposal), "proposal_stale").await;
     assert!(error["message"].as_str().unwrap().contains("tool"), "{error}");
     assert_eq!((db.value(PRICE).await, state(&db, &proposal).await), ("120.00".to_owned(), "pending".to_owned()));

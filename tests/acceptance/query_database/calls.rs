@@ -111,9 +111,7 @@ async fn no_query_reads_the_rows_of_another_account() {
 async fn planning_a_query_does_not_reveal_the_queries_of_others() {
     // Planning calls STABLE functions, and an error of planning may quote their result.
     let db = database().await;
-    let mut command = Server::command(&db);
-    command.args(["--read-sessions", "1"]);
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.args(["--read-sessions", "1"])).await;
     let query = "select 1 from social.tweet where id = \
                  table_to_xml('pg_catalog.pg_prepared_statements', true, false, '')::text::int";
     for tool in ["query_database", "explain_query"] {
@@ -129,9 +127,7 @@ async fn a_statement_whose_meaning_changes_is_analysed_again() {
     // PostgreSQL evaluates 'now' when it parses a text, so the same text may later mean another call.
     let db = database().await;
     db.run("create view social.stop as select pg_cancel_backend(0) as it; grant select on social.stop to countersign_reader").await;
-    let mut command = Server::command(&db);
-    command.args(["--read-sessions", "1"]);
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.args(["--read-sessions", "1"])).await;
     let moment = db.value("select clock_timestamp() + interval '2 s'").await;
     let query = format!(
         "select case when 'now'::timestamptz > '{moment}' then (select it::text from social.stop) else 'not yet' end as it"

@@ -231,9 +231,7 @@ async fn rows_that_come_and_go_between_pages_neither_repeat_nor_skip_others() {
 async fn a_result_cut_by_bytes_is_continued() {
     let db = database().await;
     orders(&db).await;
-    let mut command = Server::command(&db);
-    command.env("COUNTERSIGN_MAX_RESULT_BYTES", "65536");
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.env("COUNTERSIGN_MAX_RESULT_BYTES", "65536")).await;
     let call = json!({"query": "select c, repeat('x', 5000) from paged.line order by c", "row_format": "array"});
     let (mut seen, mut after) = (Vec::new(), Value::Null);
     loop {

@@ -10,8 +10,7 @@ use super::{logged, logging, shop};
 async fn reads_do_not_wait_for_a_locked_log_and_are_logged_later() {
     let db = shop().await;
     let server = Server::start(logging(&db, "metadata")).await;
-    let lock = db.connect().await;
-    lock.batch_execute("begin; lock table countersign.read_log in access exclusive mode").await.unwrap();
+    let lock = db.lock("countersign.read_log").await;
     let waits = "select count(*) from pg_locks l join pg_database d on d.oid = l.database \
                  where not l.granted and l.relation = 'countersign.read_log'::regclass and d.datname = current_database()";
     server.query("select id from shop.customers").await;
@@ -20,7 +19,7 @@ async fn reads_do_not_wait_for_a_locked_log_and_are_logged_later() {
     for _ in 0..20 {
         server.query("select name from shop.customers").await;
     }
-    lock.batch_execute("rollback").await.unwrap();
+    lock.release().await;
     server.close().await;
     assert_eq!(logged(&db, "outcome").await, vec![vec!["ok".to_owned()]; 21]);
 }
@@ -52,8 +51,7 @@ async fn a_full_queue_counts_what_it_loses_and_the_log_says_so_afterwards() {
     let mut command = HttpServer::command(&db);
     command.env("COUNTERSIGN_READS_LOG", "text").env("COUNTERSIGN_HTTP_REQUESTS_PER_S", "0");
     let server = HttpServer::start(command).await;
-    let lock = db.connect().await;
-    lock.batch_execute("begin; lock table countersign.read_log in access exclusive mode").await.unwrap();
+    let lock = db.lock("countersign.read_log").await;
     // The batch that waits for the lock is taken before anything is lost, so there is one gap.
     let client = server.session("2025-11-25").await;
     client.call("query_database", json!({"query": "select 0"})).await;
@@ -80,7 +78,7 @@ async fn a_full_queue_counts_what_it_loses_and_the_log_says_so_afterwards() {
     let lost = sample("lost");
     assert!(lost > 0 && lost < calls && sample("written") == 0, "{lost}");
     server.logged("reads were not logged").await;
-    lock.batch_execute("rollback").await.unwrap();
+    lock.release().await;
     let told = "select a.entries || ' ' || (a.first_at < a.last_at and a.last_at < a.read_at) || ' ' || coalesce(a.tool_name, 'no tool') \
                 from countersign.read_log a where a.outcome = 'lost'";
     assert_eq!(db.first_value(told).await, format!("{lost} true no tool"));
@@ -98,13 +96,12 @@ async fn a_server_that_stops_waits_a_moment_for_the_log_and_says_what_it_has_not
     let mut command = HttpServer::command(&db);
     command.env("COUNTERSIGN_READS_LOG", "metadata");
     let mut server = HttpServer::start(command).await;
-    let lock = db.connect().await;
-    lock.batch_execute("begin; lock table countersign.read_log in access exclusive mode").await.unwrap();
+    let lock = db.lock("countersign.read_log").await;
     server.http_client().call("query_database", json!({"query": "select id from shop.customers"})).await;
     send_signal(server.pid(), Signal::SIGTERM);
     let warning = server.logged("the last reads were not logged").await;
     assert!(warning.contains("reads=1"), "{warning}");
     assert!(server.ended().await.success());
-    lock.batch_execute("rollback").await.unwrap();
+    lock.release().await;
     assert_eq!(db.value("select count(*) from countersign.read_log").await, "0", "what was reported as unlogged is");
 }

@@ -105,9 +105,7 @@ async fn a_manifest_that_does_not_match_a_late_database_is_reported_in_the_respo
     let db = lone_database().await;
     db.run("alter table social.tweet rename to tweets").await;
     with_cluster(&db, Cluster::stop_immediate).await;
-    let mut command = Server::command(&db);
-    command.arg("--strict");
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.arg("--strict")).await;
     let mut changes = server.client().tool_changes();
     unavailable(&server).await;
     with_cluster(&db, Cluster::restart).await;

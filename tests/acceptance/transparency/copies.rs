@@ -11,7 +11,7 @@ use ledger::{
     WriteTx,
 };
 use serde_json::{Map, json};
-use testkit::audit::{audit, insert_failed_records, run_audit, tamper};
+use testkit::audit::{audit, insert_failed_records, run_audit};
 use testkit::{Database, Server, database, poll, run_countersign, startup_error};
 use types::{ErrorCode, Principal, Redaction, Rollback};
 
@@ -21,17 +21,7 @@ use super::{Auditor, verdict};
 async fn restored(auditor: &Auditor) -> (Database, String) {
     let db = database().await;
     let vkey = auditor.makes_a_key(&db).await;
-    insert_failed_records(&db, 3, 0).await;
-    auditor.signs(&db, &["seal"]).await;
-    db.run("create table public.backup as select * from countersign.leaf").await;
-    insert_failed_records(&db, 3, 0).await;
-    auditor.signs(&db, &["seal"]).await;
-    tamper(
-        &db,
-        "delete from countersign.leaf where leaf_index >= (select count(*) from public.backup); delete from countersign.record where id > 3; \
-         delete from countersign.checkpoint c where c.size > (select count(*) from public.backup)",
-    )
-    .await;
+    auditor.seals_and_restores(&db).await;
     (db, vkey)
 }
 

@@ -42,8 +42,7 @@ async fn assert_repeatable(db: &Database, auditor: &Auditor, vkey: &str, name: &
 async fn a_killed_export_says_that_it_is_incomplete_and_can_be_repeated() {
     let (db, auditor, vkey) = signed_log().await;
     // It cannot read the parts, and waits.
-    let holder = db.connect().await;
-    holder.batch_execute("begin; lock table countersign.effect in access exclusive mode").await.unwrap();
+    let holder = db.lock("countersign.effect").await;
     let dir = PathBuf::from(auditor.path("bundle"));
     let mut command = Command::new(testkit::countersign());
     command.env("DATABASE_URL", db.url()).args(["audit", "export", text(&dir)]);
@@ -55,7 +54,7 @@ async fn a_killed_export_says_that_it_is_incomplete_and_can_be_repeated() {
     assert!(second.code == 1 && second.err.contains("another process is exporting into this folder"), "{}", second.err);
     export.kill().await.unwrap();
     assert_incomplete(&dir, &vkey).await;
-    holder.batch_execute("rollback").await.unwrap();
+    holder.release().await;
     let logged = "select count(*) from countersign.event where kind = 'export'";
     assert_eq!(db.value(logged).await, "0");
     assert_repeatable(&db, &auditor, &vkey, "bundle").await;

@@ -29,9 +29,7 @@ async fn a_witness_cosigns_what_a_server_signs_and_a_policy_asks_for_it() {
     let log_key = auditor.makes_a_key(&db).await;
     let witness = Witness::of(&log_key).await;
     add_to(&db, &witness).await;
-    let mut command = Server::command(&db);
-    command.args(["--signing-key", &auditor.path("log.key")]);
-    let server = Server::start(command).await;
+    let server = Server::with(&db, |it| it.args(["--signing-key", &auditor.path("log.key")])).await;
     db.first_value("select 1 from countersign.checkpoint where strpos(note, 'example.com/w1') > 0").await;
     server.close().await;
 
@@ -112,18 +110,7 @@ async fn restored(auditor: &Auditor) -> (Database, Witness) {
     let log_key = auditor.makes_a_key(&db).await;
     let witness = Witness::of(&log_key).await;
     add_to(&db, &witness).await;
-    insert_failed_records(&db, 3, 0).await;
-    auditor.signs(&db, &["seal"]).await;
-    db.run("create table public.backup as select * from countersign.leaf").await;
-    std::fs::copy(auditor.path("log.checkpoint"), auditor.path("backup.checkpoint")).unwrap();
-    insert_failed_records(&db, 3, 0).await;
-    auditor.signs(&db, &["seal"]).await;
-    tamper(
-        &db,
-        "delete from countersign.leaf where leaf_index >= (select count(*) from public.backup); delete from countersign.record where id > 3; \
-         delete from countersign.checkpoint c where c.size > (select count(*) from public.backup)",
-    )
-    .await;
+    auditor.seals_and_restores(&db).await;
     (db, witness)
 }
 

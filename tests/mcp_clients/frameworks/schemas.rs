@@ -35,9 +35,7 @@ fn every_tool() -> Vec<String> {
 
 pub(super) async fn reach_the_model(framework: &Framework) {
     let db = database().await;
-    let mut command = Server::bare_command(&db);
-    command.args(every_tool());
-    let server = Server::start(command).await;
+    let server = Server::bare_with(&db, |it| it.args(every_tool())).await;
     let listed: BTreeMap<String, Parameters> = server
         .client()
         .list_tools()
