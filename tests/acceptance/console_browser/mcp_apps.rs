@@ -172,10 +172,8 @@ async fn values_of_rows_are_text_in_the_view() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "outer: .ci/run runs it"]
 async fn of_many_rows_the_view_says_what_their_columns_become_and_what_it_does_not_show() {
-    if has_no_browser() {
-        return;
-    }
-    let (browser, db) = (WebBrowser::start().await, database().await);
+    let Some(browser) = browser().await else { return };
+    let db = database().await;
     db.run(
         "create table public.crew (id int primary key, name text, pin text, at timestamptz default now()); \
          create table public.watch (id int primary key, crew int references public.crew on delete cascade); \
