@@ -344,6 +344,26 @@ mod tests {
     }
 
     #[test]
+    fn rows_that_a_caller_does_not_see_are_those_of_people_and_the_others_keep_their_values() {
+        let row = |id: u32, is_unseen: bool| {
+            json!({"table": "h.dose", "key": {"id": id}, "change": "update", "is_unseen": is_unseen,
+                "columns": {"dose": {"before": id.to_string(), "after": "0"}}})
+        };
+        let preview = |rows: Vec<Value>| -> Preview {
+            serde_json::from_value(json!({"rows_affected": 2, "result": {}, "effects": {"count": 2, "rows": rows},
+                "rollback": types::Rollback::irreversible("")}))
+            .unwrap()
+        };
+        let whole = preview(vec![row(1, true), row(2, false)]);
+        let seen = preview(vec![row(2, false)]);
+        let keys =
+            |summary: &Summary| summary.groups[0].rows.iter().map(|row| row.key[0].1.clone()).collect::<Vec<_>>();
+        assert_eq!(keys(&Summary::new(&whole)), [1, 2]);
+        let shown = Summary::shown(&whole, &seen);
+        assert_eq!((keys(&shown), &shown.groups[0].rows[0].columns[0].before), (vec![json!(2)], &Some(json!("2"))));
+    }
+
+    #[test]
     fn a_plan_says_of_which_rows_it_knows_the_values() {
         let row = |id: u32, is_cut: bool| {
             let columns = if is_cut { json!({}) } else { json!({"dose": {"before": "5", "after": "2"}}) };

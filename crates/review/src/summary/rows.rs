@@ -90,9 +90,11 @@ pub(super) fn summary([whole, shown]: [Parts<'_>; 2], counted: Option<u64>) -> S
     };
     let mut found = Summary::default();
     let all = shown.effects;
+    // A caller does not see rows that it could not read; people see them.
+    let is_seen_whole = whole.rows().count() == shown.rows().count();
     let effects: Vec<ListedEffect<'_>> = whole
         .rows()
-        .filter(|row| !row.is_unseen)
+        .filter(|row| is_seen_whole || !row.is_unseen)
         .zip(shown.rows())
         .map(|(whole, shown)| ListedEffect { whole, shown })
         .filter(|row| !row.whole.is_without_change())
