@@ -194,7 +194,9 @@ impl RowNames {
         let name = table.iter().cloned().chain((!key.is_empty()).then_some(key)).collect::<Vec<_>>().join(" ");
         let before = if name.is_empty() { name } else { format!("{name}: ") };
         let mut lines: Vec<String> = match group.change {
-            ChangeKind::Update => row.columns.iter().map(|column| format!("{before}{}", changed(column))).collect(),
+            ChangeKind::Update => {
+                row.columns.iter().map(|column| format!("{before}{}", changed(column, row))).collect()
+            }
             _ if row.is_cut => Vec::new(),
             change => {
                 let heading = match (change, self.is_nameless) {
@@ -224,7 +226,7 @@ fn pairs(columns: &[(String, Value)]) -> impl Iterator<Item = (&str, &Value)> {
 }
 
 /// A column of an updated row.
-fn changed(column: &ChangedColumn) -> String {
+fn changed(column: &ChangedColumn, row: &ChangedRow) -> String {
     let ChangedColumn { name, before, after } = column;
     // Every listed column differs, and different values may have the same mask.
     if before == after {
@@ -233,7 +235,8 @@ fn changed(column: &ChangedColumn) -> String {
     // Marks a column that one of the rows lacks. No JSON value is spelled like this.
     let text = |value: &Option<Value>| value.as_ref().map_or_else(|| "absent".to_owned(), json);
     let (old, new) = parting(&text(before), &text(after));
-    format!("{}: {old} → {new}", visible(name))
+    let mark = if row.masked.contains(name) { " (masked)" } else { "" };
+    format!("{}: {old} → {new}{mark}", visible(name))
 }
 
 fn listed(heading: &str, rows: &[&Value]) -> Vec<String> {

@@ -20,7 +20,7 @@ pub(super) struct ColumnSummary {
     column: String,
     /// Whether the database makes the new values when the write runs.
     is_generated: bool,
-    /// Whether the reader's masks hide the change: it is in none of the values.
+    /// Whether the reader sees masks: different values may have the same.
     is_masked: bool,
     rows: usize,
     /// The number of rows of which it is known whether it changes.
@@ -65,9 +65,10 @@ pub(super) fn of_rows(rows: &[ChangedRow]) -> Vec<ColumnSummary> {
     let known = |name: &str| rows.iter().filter(|row| row.knows(name)).count();
     // A value is generated in each row or in none, as both trials differ in the column or do not.
     let is_generated = |name: &str| rows.iter().any(|row| row.generated.iter().any(|generated| generated == name));
-    let summary = |(name, pairs): (&str, Vec<[&Value; 2]>)| ColumnSummary {
-        is_generated: is_generated(name),
-        ..ColumnSummary::new(name, &pairs, known(name))
+    let is_masked = |name: &str| rows.iter().any(|row| row.masked.iter().any(|masked| masked == name));
+    let summary = |(name, pairs): (&str, Vec<[&Value; 2]>)| {
+        let column = ColumnSummary::new(name, &pairs, known(name));
+        ColumnSummary { is_generated: is_generated(name), is_masked: column.is_masked || is_masked(name), ..column }
     };
     columns.into_iter().map(summary).collect()
 }

@@ -364,6 +364,33 @@ mod tests {
     }
 
     #[test]
+    fn masks_are_not_summed_up_as_if_they_were_values() {
+        let preview = |mail: fn(u32) -> [String; 2]| -> Preview {
+            let image = |side: usize| (1..4).map(|id| json!({"id": id, "mail": mail(id)[side]})).collect::<Vec<_>>();
+            let row = |id: u32| {
+                let columns =
+                    json!({"mail": {"before": mail(id)[0], "after": mail(id)[1]}, "n": {"before": "1", "after": "2"}});
+                json!({"table": "s.t", "key": {"id": id}, "change": "update", "columns": columns})
+            };
+            serde_json::from_value(json!({"rows_affected": 3, "result": {}, "before": image(0), "after": image(1), "row_key": ["id"],
+                "effects": {"count": 3, "rows": (1..4).map(row).collect::<Vec<_>>()}, "rollback": types::Rollback::irreversible("")}))
+            .unwrap()
+        };
+        let whole = preview(|id| [format!("m{id}"), format!("M{id}")]);
+        let mut masked = preview(|_| ["m***".to_owned(), "M***".to_owned()]);
+        let expected = ["mail: 3 rows change (masked)", "n: 3 rows become 2 (3 were 1)"];
+        assert_eq!(Summary::shown(&whole, &masked).groups[0].columns(), expected);
+        let row = &Summary::shown(&whole, &masked).groups[0].rows[0];
+        assert_eq!((&row.masked, &row.columns[0].after), (&vec!["mail".to_owned()], &Some(json!("M***"))));
+        // The same of rows that only the ledger knows.
+        let mut whole = whole;
+        for preview in [&mut whole, &mut masked] {
+            (preview.before, preview.after) = (None, None);
+        }
+        assert_eq!(Summary::shown(&whole, &masked).groups[0].columns(), expected);
+    }
+
+    #[test]
     fn a_plan_says_of_which_rows_it_knows_the_values() {
         let row = |id: u32, is_cut: bool| {
             let columns = if is_cut { json!({}) } else { json!({"dose": {"before": "5", "after": "2"}}) };

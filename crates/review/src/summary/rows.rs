@@ -21,6 +21,8 @@ pub struct ChangedRow {
     pub same: Vec<(String, Value)>,
     /// Those of `columns` whose values the database generates when the write runs.
     pub generated: Vec<String>,
+    /// Those of `columns` of which the reader sees masks.
+    pub masked: Vec<String>,
     /// Whether the ledger knows every column that changes. Of other rows, only the columns that the tool reads are known.
     pub is_recorded: bool,
     /// Whether the row was too long to be recorded with its columns.
@@ -112,9 +114,10 @@ pub(super) fn summary([whole, shown]: [Parts<'_>; 2], counted: Option<u64>) -> S
             found.add((table, origin, change), one);
         }
     }
-    for effect in effects.iter().map(|effect| effect.shown) {
+    for listed in &effects {
+        let effect = listed.whole;
         if effect.by_trigger || Some(effect.table.as_str()) != table {
-            found.add((Some(&effect.table), origin_of(effect.by_trigger), effect.change), ChangedRow::from(effect));
+            found.add((Some(&effect.table), origin_of(effect.by_trigger), effect.change), listed.row());
         }
     }
     for one in all.into_iter().flat_map(|all| &all.by_table) {
@@ -264,14 +267,13 @@ impl<'a> ReadRow<'a> {
 
     /// The row with the columns of its effect that the tool does not read.
     fn changed_row(self, key: &[String], effect: Option<ListedEffect<'_>>, generated: &[&str]) -> ChangedRow {
-        let effect = effect.map(|effect| effect.shown);
         let pairs = match (self.before, self.after) {
             (Some(before), Some(after)) => column_pairs(before, after),
             (Some(row), None) => columns(row).map(|(name, value)| (name, Some(value), None)).collect(),
             (None, Some(row)) => columns(row).map(|(name, value)| (name, None, Some(value))).collect(),
             (None, None) => Vec::new(),
         };
-        let is_key = |name: &str| match effect.and_then(|effect| effect.key.as_ref()) {
+        let is_key = |name: &str| match effect.and_then(|effect| effect.whole.key.as_ref()) {
             Some(key) => key.contains_key(name),
             None => key.iter().any(|column| column == name),
         };
@@ -291,18 +293,26 @@ impl<'a> ReadRow<'a> {
             } else if generated.contains(&name) {
                 row.generated.push(name.to_owned());
             }
+            row.masked.extend(((before, after) != shown.into()).then(|| name.to_owned()));
             row.columns.push(ChangedColumn { name: name.to_owned(), before: old, after: new });
         }
         if let Some(effect) = effect {
-            let more = ChangedRow::from(effect);
-            (row.key, row.label) = (more.key, more.label);
+            let more = effect.row();
             let is_unread = |name: &str| pairs.iter().all(|(read, _, _)| *read != name);
             row.columns.extend(more.columns.into_iter().filter(|column| is_unread(&column.name)));
             row.generated.extend(more.generated.into_iter().filter(|name| is_unread(name)));
-            row.is_recorded = more.is_recorded;
-            (row.is_cut, row.has_sensitive_changes) = (effect.is_cut, effect.has_sensitive_changes);
+            row.masked.extend(more.masked.into_iter().filter(|name| is_unread(name)));
+            (row.key, row.label, row.is_recorded) = (more.key, more.label, more.is_recorded);
+            (row.is_cut, row.has_sensitive_changes) = (more.is_cut, more.has_sensitive_changes);
         }
         row
+    }
+}
+
+impl ListedEffect<'_> {
+    fn row(self) -> ChangedRow {
+        let is_masked = |name: &&String| self.whole.columns.get(*name) != self.shown.columns.get(*name);
+        ChangedRow { masked: self.shown.columns.keys().filter(is_masked).cloned().collect(), ..self.shown.into() }
     }
 }
 
@@ -310,9 +320,7 @@ impl ChangedRow {
     fn is_without_change(&self) -> bool {
         self.columns.is_empty() && !self.is_cut && !self.has_sensitive_changes
     }
-}
 
-impl ChangedRow {
     /// The key, as a face writes it, with the label beside it: `id = 7 "Sunset"`.
     #[must_use]
     pub fn labelled(&self, key: String) -> String {
@@ -338,6 +346,7 @@ impl From<&RowEffect<Value>> for ChangedRow {
             columns: effect.columns.iter().filter_map(column).collect(),
             same: Vec::new(),
             generated: effect.generated.clone(),
+            masked: Vec::new(),
             is_recorded: !effect.is_cut,
             is_cut: effect.is_cut,
             has_sensitive_changes: effect.has_sensitive_changes,
