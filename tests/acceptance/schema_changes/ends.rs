@@ -2,9 +2,17 @@
 
 use nix::sys::signal::Signal;
 use serde_json::json;
-use testkit::poll;
+use testkit::{Database, poll};
+use tokio_postgres::Client;
 
 use super::{Running, propose, schema, server, status, steps, ward};
+
+/// A transaction that reads the table, so that nobody else can alter it.
+async fn read_bed(db: &Database) -> Client {
+    let client = db.connect().await;
+    client.batch_execute("begin; select from ward.bed").await.unwrap();
+    client
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_waits_for_its_lock_in_short_tries() {
@@ -12,9 +20,7 @@ async fn a_step_waits_for_its_lock_in_short_tries() {
     let agent = server(&db, "agent").await;
     let sql = "create table ward.side (id int); alter table ward.bed add column a int";
     let id = propose(&agent, sql).await;
-    let mut holder = db.connect().await;
-    let open = holder.transaction().await.unwrap();
-    open.batch_execute("select from ward.bed").await.unwrap();
+    let reading = read_bed(&db).await;
     // Given up after two tries, with nothing of the step done.
     let waits =
         schema(&db.url(), &["apply", &id, "--yes", "--no-try", "--lock-timeout-ms", "50", "--tries", "2"]).await;
@@ -22,13 +28,15 @@ async fn a_step_waits_for_its_lock_in_short_tries() {
     assert!(waits.err.contains("failed in line 1") && waits.err.contains("stays (0 steps)"), "{waits:?}");
     assert_eq!((status(&db, &id).await.as_str(), steps(&db, &id).await.as_str()), ("failed", "0"));
     assert_eq!(db.value("select to_regclass('ward.side') is null").await, "t");
+    let shown = schema(&db.url(), &["show", &id]).await.succeeded().out;
+    assert!(shown.contains("in one transaction: failed") && !shown.contains("not on record"), "{shown}");
     // It succeeds once the others are done.
     let id = propose(&agent, sql).await;
     let mut running = Running::apply(&db, &id, &["--lock-timeout-ms", "50"]);
     running.until_err("is tried again").await;
     // Between the tries nobody waits behind it.
     db.rows("select count(*) from ward.bed").await;
-    open.commit().await.unwrap();
+    reading.batch_execute("commit").await.unwrap();
     let (said, code) = running.rest().await;
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(status(&db, &id).await, "applied");
@@ -39,16 +47,14 @@ async fn two_at_once_carry_it_out_once() {
     let db = ward().await;
     let agent = server(&db, "agent").await;
     let id = propose(&agent, "alter table ward.bed add column a int").await;
-    let mut holder = db.connect().await;
-    let open = holder.transaction().await.unwrap();
-    open.batch_execute("select from ward.bed").await.unwrap();
+    let reading = read_bed(&db).await;
     let mut first = Running::apply(&db, &id, &["--lock-timeout-ms", "600000"]);
     first.until_out("step 1 begins").await;
     let second = schema(&db.url(), &["apply", &id, "--yes", "--no-try"]).await;
     assert!(second.code == 1 && second.err.contains("it is being carried out now, or"), "{second:?}");
     let given_up = schema(&db.url(), &["reject", &id]).await;
     assert!(given_up.code == 1 && given_up.err.contains("by another process"), "{given_up:?}");
-    open.commit().await.unwrap();
+    reading.batch_execute("commit").await.unwrap();
     let (said, code) = first.rest().await;
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(steps(&db, &id).await, "1");
@@ -59,9 +65,7 @@ async fn an_interrupt_cancels_the_statement_and_the_change_fails() {
     let db = ward().await;
     let agent = server(&db, "agent").await;
     let id = propose(&agent, "create table ward.side (id int); alter table ward.bed add column a int").await;
-    let mut holder = db.connect().await;
-    let open = holder.transaction().await.unwrap();
-    open.batch_execute("select from ward.bed").await.unwrap();
+    let reading = read_bed(&db).await;
     let mut running = Running::apply(&db, &id, &["--lock-timeout-ms", "600000"]);
     let waiting = "select count(*) from pg_locks where relation = 'ward.bed'::regclass and not granted";
     db.until_value(waiting, "1").await;
@@ -69,7 +73,7 @@ async fn an_interrupt_cancels_the_statement_and_the_change_fails() {
     let (said, code) = running.rest().await;
     assert!(code == Some(1) && said.contains("failed in line 1: it was interrupted"), "{said}");
     db.until_value(waiting, "0").await;
-    open.commit().await.unwrap();
+    reading.batch_execute("commit").await.unwrap();
     assert_eq!((status(&db, &id).await.as_str(), steps(&db, &id).await.as_str()), ("failed", "0"));
     assert_eq!(db.value("select to_regclass('ward.side') is null").await, "t");
 }

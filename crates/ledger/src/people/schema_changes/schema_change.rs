@@ -75,6 +75,7 @@ impl SchemaChange {
         let is_begun = matches!(self.status, SchemaChangeStatus::Applying | SchemaChangeStatus::Failed);
         match (is_begun && step.number == self.ended_steps + 1, step.is_alone) {
             _ if step.number <= self.ended_steps => "ended",
+            (true, _) if self.error_message.is_some() => "failed",
             (true, true) => "its end is not on record: look whether the database has what it makes",
             (true, false) => "its end is not on record: nothing of it is done",
             (false, _) => "not begun",
