@@ -1,7 +1,5 @@
 //! The rows of a large preview. The preview of a proposal is hashed with each decision, so it has the first rows itself,
-//! and the others are stored beside it under their digest.
-//!
-//! They are not in the preview, because each decision hashes it. A page shows 20 rows first, then 500 at a time.
+//! and the others are stored beside it under their digest. A page shows 20 rows first, then 500 at a time.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
