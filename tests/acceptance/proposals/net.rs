@@ -86,3 +86,27 @@ async fn rows_that_triggers_touch_again_and_again_are_counted_once_before_and_af
     assert_eq!(db.value(seen).await, "(7,open,7,0) (7,paid,7,1)");
     server.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_stays_as_it_is_has_no_sensitive_changes() {
+    let db = database().await;
+    db.run(
+        "create schema s; create table s.crew (id int primary key, name text, pin text); \
+         insert into s.crew select n, 'n' || n % 2, 'secret' from generate_series(1, 4) n; \
+         select countersign.track('s.crew', sensitive => array['pin']); \
+         grant usage on schema s to countersign_writer; grant select, update on s.crew to countersign_writer",
+    )
+    .await;
+    let (server, asked) = server_with_questions(&db).await;
+    let proposal = server.propose("execute_sql", json!({"sql": "update s.crew set name = 'n1'"})).await;
+    let shown = run_countersign(&db.url(), &["proposals", "show", id(&proposal)]).await.succeeded().out;
+    let question = asked.lock().unwrap().clone();
+    for face in [&shown, &question, &proposal.to_string()] {
+        assert!(face.contains("It would update 2 rows of s.crew"), "{face}");
+        assert!(!face.contains("sensitive"), "{face}");
+    }
+    // So nobody is asked about a statement that leaves all rows as they are.
+    let answer = server.call("execute_sql", json!({"sql": "update s.crew set name = name"})).await;
+    assert!(answer["success"] == true && answer["data"]["requires_approval"].is_null(), "{answer}");
+    server.close().await;
+}
