@@ -1,7 +1,8 @@
 -- The tables of the ledger. The files of this folder, in the order of their names, make version 1 of the schema; the schema
 -- `countersign` itself exists by now. docs/internals/ledger.md is the guide to them.
 --
---   attempt    writes in flight: a row lives as long as its call, or its transaction
+--   attempt    writes that were admitted first: a row lives as long as its call
+--   claim      what a transaction writes for: a row lives as long as the transaction
 --   record     the outcome of each attempt: inserted once, never updated
 --   effect     each row that a recorded write changed
 --   reversal   which write was undone by which, and reversal_part for an undo of several calls
@@ -44,8 +45,8 @@ create table countersign.attempt (
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
         vacuum_truncate = off);
 comment on table countersign.attempt is
-    'Writes in flight. The transaction that carries one out has inserted its row, or holds its lock (FOR UPDATE): that is its claim. There is no '
-    'CHECK: PostgreSQL plans each one anew for each INSERT. VACUUM leaves the pages: a table of few pages is read whole, and this one soon has more.';
+    'Writes that were admitted first, or that run for long. The transaction that executes one holds the lock of its row (FOR UPDATE). There is no CHECK: '
+    'PostgreSQL plans each one anew for each INSERT. VACUUM leaves the pages: a table of few pages is read whole, and this one soon has more.';
 comment on column countersign.attempt.slot is
     'SHA-256 of what counts as the same call: account, tool, and the caller''s key or else the fingerprint. For an undo: the writes that it undoes, '
     'and which part of the undo it is, if the write declares several calls.';
@@ -59,8 +60,14 @@ comment on column countersign.attempt.caller_context is
 comment on column countersign.attempt.by_operator is 'Admitted by a member of countersign_operator, who may undo the writes of any account.';
 comment on column countersign.attempt.own_transaction is
     'Always true: an INSERT in a transaction that has written before fails, so no statement of a write can admit another one.';
-comment on column countersign.attempt.is_begun is
-    'Inserted by `begin_write`, in the transaction that carries it out, whose id in xmin is the claim: no other transaction sees it.';
+comment on column countersign.attempt.is_begun is 'Of a claim: the write was not admitted first, so no row of `attempt` goes with it.';
+
+-- It is read by ctid alone. A transaction that ends in whatever way leaves nothing here, so it needs neither WAL nor an index; one that
+-- commits without `finish` leaves its row, which the sweep records.
+create unlogged table countersign.claim (like countersign.attempt including defaults)
+    with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+comment on table countersign.claim is
+    'The call that a transaction executes, which has inserted its row: its id in xmin says whose it is. No other transaction sees the row.';
 
 -- Writes are admitted first by INSERT: no more authority than a function with these arguments, and a third cheaper.
 create view countersign.admission with (security_barrier) as
@@ -84,7 +91,7 @@ create table countersign.record (
     idempotency_key  text,
     params           json         not null,
     params_summary   text         not null,
-    status           text         not null check (status in ('success', 'failure', 'duplicate')),
+    status           text         not null,
     duplicate_of     uuid,
     undo_of          uuid[],
     -- json and not jsonb: a repeated answer equals the first one, with its keys in order.
@@ -112,7 +119,7 @@ create table countersign.record (
 );
 comment on table countersign.record is
     'One row for each attempt that ended. Rows never change; retention removes the oldest. Only `finish` and `end_attempt` insert them, '
-    'and there is no CHECK, as for `attempt`, but one: it tells PostgreSQL that no pending write is here.';
+    'and there is no CHECK, as for `attempt`.';
 comment on column countersign.record.status is 'success (then there is a result), failure (an error_code) or duplicate (a duplicate_of).';
 comment on column countersign.record.reason is 'Why the agent wrote, in its words.';
 comment on column countersign.record.id is 'Drawn when the attempt ended; sealing counts on that.';
@@ -137,9 +144,10 @@ comment on column countersign.record.xid is 'The transaction that inserted the r
 create unique index record_id     on countersign.record (id);
 create index record_slot          on countersign.record (slot, id) where slot is not null;
 create index record_account       on countersign.record (account_id, id);
-create index record_actor        on countersign.record (actor, id) where actor is not null;
-create index record_session      on countersign.record (session_id text_pattern_ops, id) where session_id is not null;
-create index record_completed     on countersign.record using brin (completed_at);
+-- For people: the pages that may have a time, a session or an actor. A write does nothing for it; autovacuum adds each range once it is full.
+create index record_range        on countersign.record using brin (completed_at,
+    session_id text_bloom_ops (n_distinct_per_range = 1000, false_positive_rate = 0.001),
+    actor text_bloom_ops (n_distinct_per_range = 200, false_positive_rate = 0.001)) with (autosummarize = on);
 create index record_duplicate_of  on countersign.record (duplicate_of) where duplicate_of is not null;
 
 create view countersign.mutation with (security_barrier) as
@@ -151,6 +159,8 @@ create view countersign.mutation with (security_barrier) as
            r.error_message, r.error_detail, r.approval, r.caller_context, r.login, r.xid, r.admitted_at, r.completed_at,
            (extract(epoch from r.completed_at - r.admitted_at) * 1000)::integer as elapsed_ms
     from countersign.record r
+    -- So PostgreSQL knows that no pending write is here.
+    where r.status in ('success', 'failure', 'duplicate')
     union all
     select null, a.correlation_id, a.account_id, a.actor, a.session_id,
            nullif(json_strip_nulls(json_build_object('name', a.client_name, 'version', a.client_version, 'session_id', a.session_id,
@@ -304,12 +314,14 @@ create type countersign.known_history as (
     records     uuid[],
     leaf_index  bigint,
     leaf_hash   bytea,
-    timeline    integer
+    timeline    integer,
+    incarnation text
 );
 comment on type countersign.known_history is 'What a server knows of the ledger (`lacks`).';
 comment on column countersign.known_history.records is 'Writes that it has acknowledged, and that no other of them follows.';
 comment on column countersign.known_history.leaf_index is 'The last entry below the newest signed checkpoint that it has seen.';
 comment on column countersign.known_history.timeline is 'The timeline of the server of PostgreSQL that it wrote to: for reports.';
+comment on column countersign.known_history.incarnation is 'Where all of this was found (`incarnation`); null if it has to be looked for.';
 
 create table countersign.loss (
     log_no           integer      not null primary key,

@@ -185,36 +185,42 @@ create function countersign.begin_write(
 ) returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
     at       tid;
-    refusal  text;
+    here     text := countersign.incarnation();
 begin
-    perform countersign.refuse_after_loss(known);
+    if known.incarnation is distinct from here then
+        perform countersign.refuse_after_loss(known);
+    end if;
     if pg_current_xact_id_if_assigned() is not null or proposal is not null
        or call_slot <> countersign.slot_of(account, tool, caller_key, print, undoes) or octet_length(print) <> 64 or cardinality(undoes) = 0
     then
         raise exception 'a write begins with its transaction and has the slot of its call, and a proposal is admitted first' using errcode = '42501';
     end if;
-    -- Under another isolation level the statements below would not see what was committed before the lock was had.
-    if current_setting('transaction_isolation') <> 'read committed' or not pg_try_advisory_xact_lock(countersign.slot_lock(call_slot)) then
-        refusal := 'in_flight';
-    else
-        -- Beside an attempt that was admitted first it fails, or waits for its end. What is looked for after that includes its record.
-        insert into countersign.attempt (slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id,
+    -- Under another isolation level the statement below would not see what was committed before the lock was had.
+    if current_setting('transaction_isolation') = 'read committed' and pg_try_advisory_xact_lock(countersign.slot_lock(call_slot)) then
+        insert into countersign.claim (slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id,
             reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, caller_context, own_transaction, is_begun)
-        values (call_slot, correlation, account, who, of_session, name_of_client, version_of_client, trace,
-            why, tool, print, caller_key, arguments, arguments_summary, undoes, of_caller, true, true)
+        select call_slot, correlation, account, who, of_session, name_of_client, version_of_client, trace,
+            why, tool, print, caller_key, arguments, arguments_summary, undoes, of_caller, true, true
+        where not exists (select from countersign.loss l where l.log_no = (select max(i.no) from countersign.identity i))
+          and not exists (select from countersign.freeze f where f.unfrozen_at is null
+                          and (f.kind, f.name) in (('all', ''), ('account', account), ('actor', who)))
+          and not exists (select from countersign.attempt a where a.slot = call_slot)
+          and (select r.holds_until > clock_timestamp() from countersign.record r where r.slot = call_slot order by r.id desc limit 1) is not true
         returning ctid into at;
-        refusal := case when exists (select from countersign.freeze f where f.unfrozen_at is null
-                                     and (f.kind, f.name) in (('all', ''), ('account', account), ('actor', who))) then 'frozen'
-                        when (select r.holds_until > clock_timestamp() from countersign.record r where r.slot = call_slot order by r.id desc limit 1)
-                        then 'held' end;
     end if;
-    if refusal is not null then
-        raise exception 'mutation % is not to be executed here', correlation using errcode = 'CS001', detail = refusal;
+    if at is null then
+        perform countersign.refuse_after_loss();
+        raise exception 'mutation % is not to be executed here', correlation using errcode = 'CS001', detail = case
+            when exists (select from countersign.freeze f where f.unfrozen_at is null
+                         and (f.kind, f.name) in (('all', ''), ('account', account), ('actor', who))) then 'frozen'
+            when (select r.holds_until > clock_timestamp() from countersign.record r where r.slot = call_slot order by r.id desc limit 1) then 'held'
+            else 'in_flight' end;
     end if;
-    return countersign.enter_write(at, account, timeout_ms);
+    return concat(countersign.enter_write(at, account, timeout_ms), ' ', here);
 end $$;
 comment on function countersign.begin_write(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, integer, json, countersign.known_history) is
-    'Inserts the attempt of a write that was not admitted first, in its transaction. Returns what `claim_attempt` returns. CS001 as `claim_attempt`, or DETAIL in_flight; CS007 after a loss.';
+    'Begins the transaction of a write that was not admitted first. Returns what `claim_attempt` returns, a space, and the `incarnation`. CS001 as '
+    '`claim_attempt`, or DETAIL in_flight; CS007 after a loss.';
 
 create function countersign.claim_attempt(correlation uuid, call_slot bytea, timeout_ms integer default null, slot_may_be_held boolean default false)
 returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
@@ -223,21 +229,21 @@ declare
     at       tid;
     refusal  text;
 begin
-    -- Nobody takes another attempt once a write has begun. The lock gives this transaction its id.
+    -- Nobody takes another attempt once a write has begun.
     if pg_current_xact_id_if_assigned() is not null then
         raise exception 'a claim is the beginning of a transaction' using errcode = '42501';
     end if;
     perform countersign.refuse_after_loss();
     -- One statement locks the attempt and looks for what holds its slot. Its snapshot is younger than the attempt, so it sees the
     -- record of any identical call that had the slot before.
-    select a.account_id, a.ctid,
+    select a.account_id,
            case when a.slot <> countersign.slot_of(a.account_id, a.tool_name, a.idempotency_key, a.fingerprint, a.undo_of)
                      or octet_length(a.fingerprint) <> 64 or cardinality(a.undo_of) = 0 then 'forged'
                 when not a.by_operator and exists (select from countersign.freeze f where f.unfrozen_at is null
                      and (f.kind, f.name) in (('all', ''), ('account', a.account_id), ('actor', a.actor))) then 'frozen'
                 when not slot_may_be_held and (select r.holds_until > clock_timestamp() from countersign.record r
                                            where r.slot = call_slot order by r.id desc limit 1) then 'held' end
-    into account, at, refusal
+    into account, refusal
     from countersign.attempt a where a.slot = call_slot and a.correlation_id = correlation for update of a;
     if refusal = 'forged' then
         raise exception 'mutation % does not have the slot of its call', correlation using errcode = '42501';
@@ -245,6 +251,7 @@ begin
         raise exception 'mutation % is not to be executed here', correlation
             using errcode = 'CS001', detail = coalesce(refusal, 'fenced');
     end if;
+    insert into countersign.claim select a.* from countersign.attempt a where a.slot = call_slot returning ctid into at;
     return countersign.enter_write(at, account, timeout_ms);
 end $$;
 comment on function countersign.claim_attempt(uuid, bytea, integer, boolean) is
@@ -261,12 +268,9 @@ begin
     if pg_current_xact_id_if_assigned() is not null then
         raise exception 'a claim is the beginning of a transaction' using errcode = '42501';
     end if;
-    insert into countersign.attempt (slot, correlation_id, account_id, actor, tool_name, fingerprint, idempotency_key, params, params_summary,
-        own_transaction)
-    values (countersign.slot_of(account, tool, 'preview:' || correlation, print), correlation, account, who, tool, print,
-        'preview:' || correlation, '{}', '{}', true);
-    select a.ctid into at from countersign.attempt a where a.slot = countersign.slot_of(account, tool, 'preview:' || correlation, print)
-    for update;
+    insert into countersign.claim (slot, correlation_id, account_id, actor, tool_name, fingerprint, params, params_summary, own_transaction)
+    values (countersign.slot_of(account, tool, 'preview:' || correlation, print), correlation, account, who, tool, print, '{}', '{}', true)
+    returning ctid into at;
     ignored := countersign.enter_write(at, account, timeout_ms);
     -- Somebody waits for the answer, which names who holds the lock.
     ignored := countersign.limit_lock_wait();
@@ -317,11 +321,16 @@ declare
     held_until   timestamptz;
     ignored      text := case when current_setting('synchronous_commit') = 'off' then set_config('synchronous_commit', 'on', true) end;
 begin
-    -- The transaction id, and not the hint, says whose write it is: `begin_write` leaves it in xmin, and `claim_attempt` in xmax. A preview has both.
-    delete from countersign.attempt t
-    where t.ctid = nullif(current_setting('countersign.at', true), '')::tid and t.correlation_id = correlation
-      and case when t.is_begun then t.xmin when t.xmin <> pg_current_xact_id()::xid then t.xmax end = pg_current_xact_id()::xid
+    -- The transaction id, and not the hint, says whose write it is.
+    delete from countersign.claim c
+    where c.ctid = nullif(current_setting('countersign.at', true), '')::tid and c.correlation_id = correlation
+      and c.xmin = pg_current_xact_id()::xid
     returning * into a;
+    if not a.is_begun then
+        -- A preview has none.
+        delete from countersign.attempt t where t.slot = a.slot and t.correlation_id = correlation;
+        a.correlation_id := case when found then correlation end;
+    end if;
     if a.correlation_id is null then
         raise exception 'mutation % is not to be completed here', correlation using errcode = 'CS001', detail = 'fenced';
     end if;
@@ -545,13 +554,19 @@ declare
 begin
     perform countersign.refuse_within_a_write();
     for a in
-        delete from countersign.attempt t where t.slot in (
-            -- A write that was reported has the lock of its slot and not this row, which may outlast it.
-            select b.slot from countersign.attempt b
-            where b.admitted_at < clock_timestamp() - older_than and pg_try_advisory_xact_lock(countersign.slot_lock(
-                countersign.slot_of(b.account_id, b.tool_name, b.idempotency_key, b.fingerprint, b.undo_of)))
-            order by b.admitted_at limit most for update skip locked)
-        returning t.*
+        with ended as (
+            delete from countersign.attempt t where t.slot in (
+                -- A write that was reported has the lock of its slot and not this row, which may outlast it.
+                select b.slot from countersign.attempt b
+                where b.admitted_at < clock_timestamp() - older_than and pg_try_advisory_xact_lock(countersign.slot_lock(
+                    countersign.slot_of(b.account_id, b.tool_name, b.idempotency_key, b.fingerprint, b.undo_of)))
+                order by b.admitted_at limit most for update skip locked)
+            returning t.*
+        ), left_behind as (
+            -- Its transaction was committed without `finish`: no other leaves a row that others see.
+            delete from countersign.claim c returning c.*
+        )
+        select * from ended union all select * from left_behind
     loop
         if countersign.end_attempt(a, 'failure', 'in_doubt_aborted', null,
             'the server went away before the write committed; nothing was written', null, null) then

@@ -510,10 +510,10 @@ begin
     insert into countersign.effect (correlation_id, relation, shape, op, by_trigger, key, key_before, before, after, unchanged,
         secret_before, secret_after)
     select a.correlation_id, %9$s
-    from countersign.attempt a
+    from countersign.claim a
     where a.ctid operator(pg_catalog.=) case when pg_catalog.current_setting('countersign.at', true) operator(pg_catalog.<>) ''
                                         then pg_catalog.current_setting('countersign.at', true)::pg_catalog.tid end
-      and case when a.is_begun then a.xmin else a.xmax end operator(pg_catalog.=) pg_catalog.pg_current_xact_id()::pg_catalog.xid;
+      and a.xmin operator(pg_catalog.=) pg_catalog.pg_current_xact_id()::pg_catalog.xid;
     if not found and op operator(pg_catalog.<>) 'N' then
         perform countersign.check_outside_change(tg_relid);%10$s
     end if;

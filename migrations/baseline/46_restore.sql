@@ -247,9 +247,8 @@ comment on function countersign.undo(uuid[], boolean, text) is
 create function countersign.claimed_attempt() returns countersign.attempt
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
-    return (select a from countersign.attempt a
-            where a.ctid = nullif(current_setting('countersign.at', true), '')::tid 
-              and case when a.is_begun then a.xmin else a.xmax end = pg_current_xact_id()::xid);
+    return (select row(c.*)::countersign.attempt from countersign.claim c
+            where c.ctid = nullif(current_setting('countersign.at', true), '')::tid and c.xmin = pg_current_xact_id()::xid);
 end $$;
 comment on function countersign.claimed_attempt() is 'The attempt that this transaction carries out; null for none.';
 

@@ -509,8 +509,7 @@ declare
     a  countersign.attempt;
 begin
     select * into p from countersign.proposal o where o.proposal_id = proposal for no key update;
-    select * into a from countersign.attempt t where t.ctid = nullif(current_setting('countersign.at', true), '')::tid
-        and t.correlation_id = correlation;
+    a := countersign.claimed_attempt();
     -- What waits for a lock holds a session, and others may be executed meanwhile: it is tried again. What cannot be tried is not.
     if p.preview ->> 'rows_affected' is not null then
         perform countersign.limit_lock_wait();
@@ -518,7 +517,7 @@ begin
     return case
         when p.id is null then 'not_found'
         when p.status <> 'confirmed' then p.status
-        when p.attempt is distinct from correlation then 'busy'
+        when (p.attempt, a.correlation_id) is distinct from (correlation, correlation) then 'busy'
         when countersign.proposal_digest(p) <> p.digest then 'altered'
         when not countersign.has_its_approvals(p) then 'altered'
         when (p.account_id, p.tool_name, p.fingerprint) is distinct from (a.account_id, a.tool_name, a.fingerprint) then 'altered'

@@ -44,12 +44,18 @@ end $$;
 comment on function countersign.lacks(countersign.known_history) is
     'Whether this database lacks what a server knows. What was known before a fork counts no more.';
 
+-- Records are lost with the server of PostgreSQL, its data folder, or the table. One expression without SET, so that it is inlined.
+create function countersign.incarnation() returns text language sql stable as $$
+    select pg_catalog.concat(pg_catalog.pg_postmaster_start_time(), ' ', pg_catalog.pg_relation_filepath('countersign.record'::pg_catalog.regclass)) $$;
+comment on function countersign.incarnation() is
+    'The server of PostgreSQL since its start, and the file that has the records: as long as both stay, what was found there is there.';
+
 create function countersign.refuse_after_loss(known countersign.known_history default null) returns void language plpgsql stable as $$
 declare
     is_lost  boolean := exists (select from countersign.loss l where l.log_no operator(pg_catalog.=)
                                 (select pg_catalog.max(i.no) from countersign.identity i));
 begin
-    if not is_lost and known is distinct from null then
+    if not is_lost and known is distinct from null and known.incarnation operator(pg_catalog.<>) countersign.incarnation() is not false then
         is_lost := countersign.lacks(known);
     end if;
     if is_lost then

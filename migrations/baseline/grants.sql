@@ -26,6 +26,7 @@ grant execute on function
     countersign.note_loss(countersign.known_history, uuid[], timestamp with time zone[], bigint),
     countersign.slot_lock(bytea),
     countersign.refuse_after_loss(countersign.known_history),
+    countersign.incarnation(),
     countersign.lacks(countersign.known_history),
     countersign.is_lost(uuid),
     countersign.current_timeline(),

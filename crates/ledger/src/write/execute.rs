@@ -35,6 +35,13 @@ use crate::write::renewals::{self, OUTDATED, may_be_outdated};
 use crate::write::row_limit;
 use crate::write::write_tx::{TransactionOpening, TxState, Unopened, WriteStart, WriteTx};
 
+/// A write that is committed.
+pub(crate) struct Executed {
+    pub(crate) output: WriteOutput,
+    /// Where: [`TxState::incarnation`].
+    pub(crate) incarnation: Option<String>,
+}
+
 pub(crate) enum CommitError {
     /// The transaction could not be opened; no statement of the executor has run.
     Unopened(Unopened),
@@ -65,7 +72,7 @@ pub(crate) async fn execute(
     attempt: &WriteAttempt<'_>,
     (start, known): (WriteStart<'_>, Option<String>),
     remote_writes: &RemoteWrites,
-) -> Result<WriteOutput, CommitError> {
+) -> Result<Executed, CommitError> {
     let WriteCall { request, executor, deadline, .. } = attempt.call;
     let id = attempt.intent.correlation_id;
     let opening = TransactionOpening::Write(&attempt.intent, start, known);
@@ -78,25 +85,28 @@ pub(crate) async fn execute(
     let (executed, wait) = lock_wait::watched(writer, pid, work).await;
     let executed =
         wait.explain(executed).map(|work| WriteOutput { rollback: work.rollback.of_write(&id.to_string()), ..work });
-    let TxState { work, unopened, hint_query } = tx.close(executed).await;
+    let TxState { work, unopened, hint_query, incarnation } = tx.close(executed).await;
     if let Some(unopened) = unopened {
         return Err(CommitError::Unopened(unopened));
     }
     match work {
         Ok(work) if outcome_bytes(&work) > MAX_OUTCOME_BYTES => {
-            fail(lease, attempt, start, too_large_to_keep(&work), None).await
+            Err(fail(lease, attempt, start, too_large_to_keep(&work), None).await)
         }
         Ok(work) => match lock_wait::watched(writer, pid, succeed(lease, attempt, &work, remote_writes)).await {
-            (Ok(receipt), _) => Ok(WriteOutput { rollback: work.rollback.with_ledger_findings(receipt), ..work }),
+            (Ok(receipt), _) => {
+                let output = WriteOutput { rollback: work.rollback.with_ledger_findings(receipt), ..work };
+                Ok(Executed { output, incarnation })
+            }
             // A deferred constraint or trigger refuses the work.
             (Err(SucceedError::Work(error)), wait) => {
                 if error.is_stale_function() && is_renewed(lease).await? {
                     return Err(CommitError::Renewed);
                 }
                 let hint_query = HintQuery::of(&error);
-                fail(lease, attempt, start, wait.sql_failure(&error), hint_query).await
+                Err(fail(lease, attempt, start, wait.sql_failure(&error), hint_query).await)
             }
-            (Err(SucceedError::Finish(failure)), _) => fail(lease, attempt, start, *failure, None).await,
+            (Err(SucceedError::Finish(failure)), _) => Err(fail(lease, attempt, start, *failure, None).await),
             (Err(SucceedError::Commit(error)), _) => Err(CommitError::Refused(error)),
             (Err(SucceedError::Other(pg::Error::Server(error))), _) if error.sqlstate == OUTDATED => {
                 is_renewed(lease).await.and(Err(CommitError::Renewed))
@@ -108,7 +118,7 @@ pub(crate) async fn execute(
         {
             Err(CommitError::Renewed)
         }
-        Err(ExecutorError::Rejected(failure)) => fail(lease, attempt, start, failure, hint_query).await,
+        Err(ExecutorError::Rejected(failure)) => Err(fail(lease, attempt, start, failure, hint_query).await),
         // Another server has ended this attempt, and its record has the outcome.
         Err(ExecutorError::ConnectionLost(pg::Error::Server(error))) if error.sqlstate == FENCED => {
             Err(CommitError::InDoubt(pg::Error::Server(error)))
@@ -229,7 +239,7 @@ async fn fail(
     start: WriteStart<'_>,
     failure: Failure,
     hint_query: Option<HintQuery>,
-) -> Result<WriteOutput, CommitError> {
+) -> CommitError {
     let mut failure = failure.redacted(&attempt.call.redaction);
     // Do not add a hint if the executor continued after the error and failed for another reason.
     let hint_query = hint_query.filter(|_| failure.hint.is_none() && failure.code == ErrorCode::SqlError);
@@ -245,9 +255,9 @@ async fn fail(
             if hint_query.is_some() {
                 failure.hint = HintQuery::hint(outcomes.into_iter().nth(1));
             }
-            Err(CommitError::Recorded(failure))
+            CommitError::Recorded(failure)
         }
-        Err(PipelineError { error, .. }) => Err(unfinished(error)),
+        Err(PipelineError { error, .. }) => unfinished(error),
     }
 }
 

@@ -14,11 +14,11 @@ use crate::evidence::records::Records;
 use crate::write::admit::{self, AdmitDecision};
 use crate::write::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, UNDONE_TIMEOUT, WriteAttempt, WriteCall, WriteOutcome};
 use crate::write::dedup_cache::{CallKey, DedupCache, InFlightGuard, Lookup};
-use crate::write::execute;
+use crate::write::execute::{self, Executed};
 use crate::write::executor::{WriteExecutor, WriteOutput, WritePrecondition, WriteRequest};
 use crate::write::existing_write::{self, ExistingWrite};
 use crate::write::failures::{WriteError, aborted, internal_error, ledger_failure, sql_failure, too_large, unanswered};
-use crate::write::history::History;
+use crate::write::history::{Comparison, History};
 use crate::write::loss;
 use crate::write::obstacle::{LedgerObstacle, WriteStop};
 use crate::write::policy::{self, PolicyMode, PolicyStatement, not_evaluated};
@@ -189,7 +189,7 @@ impl WriteProtocol<'_> {
         if let Ok(WriteOutcome::Executed { correlation_id, .. } | WriteOutcome::Duplicate { correlation_id, .. }) =
             &outcome
         {
-            self.gate.history.acknowledge(acknowledged_before, *correlation_id);
+            self.gate.history.acknowledge(acknowledged_before, *correlation_id, None);
         }
         match &outcome {
             Ok(WriteOutcome::Executed { correlation_id: original, .. } | WriteOutcome::Duplicate { original, .. }) => {
@@ -377,7 +377,7 @@ impl WriteProtocol<'_> {
     async fn execute(&self, lease: &mut PooledSession, start: WriteStart<'_>) -> TryResult {
         let (Gate { writer, remote_writes, .. }, attempt) = (self.gate, self.attempt);
         let redaction = &attempt.call.redaction;
-        let known = self.gate.history.to_compare();
+        let Comparison { count, known } = self.gate.history.comparison();
         let executed = execute::execute(writer, lease, attempt, (start, known), remote_writes);
         // An executor may panic. Then the session is dropped, so its transaction cannot commit.
         let caught = AssertUnwindSafe(executed).catch_unwind();
@@ -387,9 +387,10 @@ impl WriteProtocol<'_> {
             WriteStart::Admit { .. } | WriteStart::Claim => outcome.await,
         };
         match outcome {
-            Ok(Ok(Ok(output))) => {
+            Ok(Ok(Ok(Executed { output, incarnation }))) => {
                 tracing::info!(rows_affected = output.rows_affected, "executed");
                 let correlation_id = attempt.intent.correlation_id;
+                self.gate.history.acknowledge(count, correlation_id, incarnation);
                 TryResult::Ended(Ok(WriteOutcome::Executed { correlation_id, output: output.into() }))
             }
             Ok(Ok(Err(execute::CommitError::Unopened(unopened)))) => TryResult::Unopened(unopened),

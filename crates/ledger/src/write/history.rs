@@ -9,6 +9,9 @@
 //! ```
 //! A write that began after another one was acknowledged comes later in the WAL. So only those are compared that no
 //! such write follows: at most one for each session. A standby has a prefix of the WAL, so with them it has all others.
+//!
+//! A database that has all of it has all of it for as long as its incarnation stays (`countersign.incarnation`): then a
+//! write compares no more than that. It compares everything after each minute's look at the ledger, too.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -33,8 +36,12 @@ pub(crate) struct History(Arc<Mutex<Known>>);
 struct Known {
     /// `None` until this server has seen the ledger.
     log: Option<KnownLog>,
-    /// The number of acknowledged writes.
+    /// The number of acknowledged writes, and of looks at the ledger.
     count: u64,
+    /// The count after the last look at the ledger.
+    learned: u64,
+    /// Where all that is known was found, or was written.
+    found_in: Option<String>,
     /// The writes that no other acknowledged write follows.
     last: Vec<AcknowledgedWrite>,
     /// The newest acknowledged writes, in this order.
@@ -55,17 +62,28 @@ pub(crate) struct KnownLog {
     pub(crate) newest: Option<CorrelationId>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct AcknowledgedWrite {
     number: u64,
     id: CorrelationId,
     at: SystemTime,
+    /// Where it was written, if that is known.
+    incarnation: Option<String>,
 }
 
 impl AcknowledgedWrite {
-    fn now(number: u64, id: CorrelationId) -> Self {
-        Self { number, id, at: SystemTime::now() }
+    fn now(number: u64, id: CorrelationId, incarnation: Option<String>) -> Self {
+        Self { number, id, at: SystemTime::now(), incarnation }
     }
+}
+
+/// What a write compares, at its beginning.
+#[derive(Debug, Clone)]
+pub(crate) struct Comparison {
+    /// The number of writes that were acknowledged before.
+    pub(crate) count: u64,
+    /// A value of `countersign.known_history`, in text form. `None` if this server knows nothing.
+    pub(crate) known: Option<String>,
 }
 
 /// The arguments of `countersign.note_loss`: what is known, the writes to name, and their times.
@@ -77,23 +95,34 @@ impl History {
         self.known().count
     }
 
-    /// Notes an acknowledged write, which follows those that were acknowledged before it began.
-    pub(crate) fn acknowledge(&self, count_at_begin: u64, id: CorrelationId) {
+    /// Notes an acknowledged write, which follows those that were acknowledged before it began. `incarnation`: where it
+    /// was written, and found what was known when it began. Once for each write.
+    pub(crate) fn acknowledge(&self, count_at_begin: u64, id: CorrelationId, incarnation: Option<String>) {
         let mut known = self.known();
+        if known.last.iter().any(|write| write.id == id) {
+            return;
+        }
         known.count += 1;
-        let write = AcknowledgedWrite::now(known.count, id);
+        let write = AcknowledgedWrite::now(known.count, id, incarnation);
         known.last.retain(|earlier| earlier.number > count_at_begin);
-        known.last.push(write);
+        // What became known since it began was not compared by it.
+        let is_found =
+            known.learned <= count_at_begin && known.last.iter().all(|other| other.incarnation == write.incarnation);
+        known.found_in = write.incarnation.clone().filter(|_| is_found);
         if known.recent.len() == MAX_REMEMBERED {
             known.recent.pop_front();
         }
-        known.recent.push_back(write);
+        known.recent.push_back(write.clone());
+        known.last.push(write);
     }
 
     /// Notes what the ledger has. Another log, after a fork, has another history. Of one log, what was known before
     /// stays known: the database may have lost it since it was compared.
     pub(crate) fn learn(&self, log: KnownLog) {
         let mut known = self.known();
+        known.count += 1;
+        known.learned = known.count;
+        known.found_in = None;
         let before = known.log.take();
         match before.as_ref().map(|before| before.log_no.cmp(&log.log_no)) {
             Some(Ordering::Greater) => known.log = before,
@@ -101,17 +130,21 @@ impl History {
                 let before = before.unwrap_or_default();
                 let index = |signed: &Option<(u64, String)>| signed.as_ref().map(|(index, _)| *index);
                 let signed = if index(&before.signed) < index(&log.signed) { log.signed } else { before.signed };
-                known.seen = log.newest.map(|id| AcknowledgedWrite::now(0, id)).or(known.seen);
+                known.seen = log.newest.map(|id| AcknowledgedWrite::now(0, id, None)).or(known.seen.take());
                 known.log = Some(KnownLog { signed, timeline: log.timeline.or(before.timeline), ..log });
             }
-            Some(Ordering::Less) => *known = Known { log: Some(log), ..Known::default() },
+            Some(Ordering::Less) => {
+                let (count, learned) = (known.count, known.learned);
+                *known = Known { log: Some(log), count, learned, ..Known::default() };
+            }
             None => known.log = Some(log),
         }
     }
 
-    /// A value of `countersign.known_history`, in text form. `None` if this server knows nothing.
-    pub(crate) fn to_compare(&self) -> Option<String> {
-        self.known().to_compare(SystemTime::now())
+    /// What a write compares that begins now.
+    pub(crate) fn comparison(&self) -> Comparison {
+        let known = self.known();
+        Comparison { count: known.count, known: known.to_compare(SystemTime::now(), known.found_in.as_deref()) }
     }
 
     pub(crate) fn loss_arguments(&self) -> LossArguments {
@@ -121,7 +154,7 @@ impl History {
         let ids = writes().map(|write| write.id.to_string());
         let times = writes().filter_map(|write| OffsetDateTime::from(write.at).format(&Rfc3339).ok());
         let [ids, times] = [array(ids), array(times)];
-        [known.to_compare(SystemTime::now()), Some(ids), Some(times)]
+        [known.to_compare(SystemTime::now(), None), Some(ids), Some(times)]
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -131,14 +164,16 @@ impl History {
 }
 
 impl Known {
-    fn to_compare(&self, now: SystemTime) -> Option<String> {
+    /// A value of `countersign.known_history`, in text form. `None` if this server knows nothing.
+    fn to_compare(&self, now: SystemTime, found_in: Option<&str>) -> Option<String> {
         let KnownLog { log_no, timeline, signed, .. } = self.log.as_ref()?;
         let is_compared = |write: &&AcknowledgedWrite| now.duration_since(write.at).is_ok_and(|age| age < COMPARED_FOR);
         let records = array(self.last.iter().chain(&self.seen).filter(is_compared).map(|write| write.id.to_string()));
         let (index, hash) =
             signed.as_ref().map_or_else(Default::default, |(index, hash)| (index.to_string(), format!("\"\\{hash}\"")));
         let timeline = timeline.map(|timeline| timeline.to_string()).unwrap_or_default();
-        Some(format!("({log_no},\"{records}\",{index},{hash},{timeline})"))
+        let found_in = found_in.map(|found_in| format!("\"{found_in}\"")).unwrap_or_default();
+        Some(format!("({log_no},\"{records}\",{index},{hash},{timeline},{found_in})"))
     }
 }
 
@@ -151,8 +186,15 @@ fn array(values: impl Iterator<Item = String>) -> String {
 mod tests {
     use super::*;
 
+    const HERE: Option<&str> = Some("here");
+    const THERE: Option<&str> = Some("there");
+
     fn known(history: &History) -> String {
-        history.to_compare().unwrap()
+        history.comparison().known.unwrap()
+    }
+
+    fn acknowledge(history: &History, count_at_begin: u64, id: CorrelationId, incarnation: Option<&str>) {
+        history.acknowledge(count_at_begin, id, incarnation.map(ToOwned::to_owned));
     }
 
     #[test]
@@ -160,25 +202,55 @@ mod tests {
         // DI-4
         let history = History::default();
         let [a, b, c] = [(); 3].map(|()| CorrelationId::new());
-        history.acknowledge(history.count(), a);
-        assert_eq!(history.to_compare(), None, "of which log is not known");
+        acknowledge(&history, history.count(), a, None);
+        assert_eq!(history.comparison().known, None, "of which log is not known");
         let log = KnownLog { log_no: 1, timeline: Some(2), signed: Some((7, "\\xab".to_owned())), newest: None };
         history.learn(log.clone());
-        assert_eq!(known(&history), format!("(1,\"{{{a}}}\",7,\"\\\\xab\",2)"));
+        assert_eq!(known(&history), format!("(1,\"{{{a}}}\",7,\"\\\\xab\",2,)"));
         let began = history.count();
-        history.acknowledge(began, b);
-        history.acknowledge(began, c);
+        acknowledge(&history, began, b, None);
+        acknowledge(&history, began, c, None);
         assert_eq!(
             known(&history),
-            format!("(1,\"{{{b},{c}}}\",7,\"\\\\xab\",2)"),
+            format!("(1,\"{{{b},{c}}}\",7,\"\\\\xab\",2,)"),
             "of b and c either may be the last"
         );
         history.learn(KnownLog { signed: Some((6, String::new())), newest: Some(a), ..log });
-        assert_eq!(known(&history), format!("(1,\"{{{b},{c},{a}}}\",7,\"\\\\xab\",2)"), "what is known stays known");
+        assert_eq!(known(&history), format!("(1,\"{{{b},{c},{a}}}\",7,\"\\\\xab\",2,)"), "what is known stays known");
         history.learn(KnownLog { log_no: 2, timeline: None, signed: None, newest: None });
-        assert_eq!(known(&history), "(2,\"{}\",,,)", "another log has another history");
+        assert_eq!(known(&history), "(2,\"{}\",,,,)", "another log has another history");
         history.learn(KnownLog { log_no: 1, timeline: None, signed: None, newest: None });
-        assert_eq!(known(&history), "(2,\"{}\",,,)", "a log that is missing was lost");
+        assert_eq!(known(&history), "(2,\"{}\",,,,)", "a log that is missing was lost");
+    }
+
+    #[test]
+    fn everything_is_compared_until_one_incarnation_has_all_of_it() {
+        // DI-4
+        let history = History::default();
+        let log = KnownLog { log_no: 1, timeline: None, signed: None, newest: None };
+        history.learn(log.clone());
+        let found_in = || {
+            let known = known(&history);
+            let (_, found_in) = known.trim_end_matches(')').rsplit_once(',').unwrap();
+            found_in.trim_matches('"').to_owned()
+        };
+        let write = |incarnation| acknowledge(&history, history.count(), CorrelationId::new(), incarnation);
+        assert_eq!(found_in(), "");
+        write(HERE);
+        assert_eq!(found_in(), "here", "it has compared what was known, and is there itself");
+        let began = history.count();
+        write(HERE);
+        acknowledge(&history, began, CorrelationId::new(), THERE);
+        assert_eq!(found_in(), "", "nobody has looked there for the write of here");
+        write(THERE);
+        assert_eq!(found_in(), "there", "the last one has");
+        let began = history.count();
+        history.learn(log);
+        acknowledge(&history, began, CorrelationId::new(), THERE);
+        assert_eq!(found_in(), "", "it began before the ledger was looked at");
+        write(THERE);
+        write(None);
+        assert_eq!(found_in(), "", "where it was written is not known");
     }
 
     #[test]
@@ -186,11 +258,11 @@ mod tests {
         let history = History::default();
         history.learn(KnownLog { log_no: 1, timeline: None, signed: None, newest: None });
         for _ in 0..MAX_REMEMBERED + 5 {
-            history.acknowledge(history.count(), CorrelationId::new());
+            acknowledge(&history, history.count(), CorrelationId::new(), HERE);
         }
         let known = history.known();
         assert_eq!((known.recent.len(), known.last.len()), (MAX_REMEMBERED, 1));
         let later = SystemTime::now() + COMPARED_FOR;
-        assert_eq!(known.to_compare(later).unwrap(), "(1,\"{}\",,,)");
+        assert_eq!(known.to_compare(later, None).unwrap(), "(1,\"{}\",,,,)");
     }
 }

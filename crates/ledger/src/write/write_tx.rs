@@ -39,6 +39,8 @@ pub struct WriteTx<'a> {
     is_preview: bool,
     /// The setting by which the ledger's functions find the attempt after it was claimed.
     pub(crate) hint: Option<String>,
+    /// `countersign.incarnation` of a write that was not admitted first.
+    incarnation: Option<String>,
     pub(crate) account: String,
     /// The role and the claims of the caller, if it has any.
     pub(crate) caller: Option<CallerPart>,
@@ -57,7 +59,7 @@ pub struct WriteTx<'a> {
 
 #[derive(Debug, Clone)]
 pub(crate) enum TransactionOpening<'a> {
-    /// A write, and what the ledger must have: [`crate::write::history::History::to_compare`].
+    /// A write, and what the ledger must have: [`crate::write::history::History::comparison`].
     Write(&'a Intent, WriteStart<'a>, Option<String>),
     /// A preview, whose attempt exists only in its own transaction. `is_open`: whether that transaction has begun.
     Preview { is_open: bool },
@@ -86,6 +88,8 @@ pub(crate) struct TxState<T> {
     pub(crate) unopened: Option<Unopened>,
     /// The query for a hint about the last error.
     pub(crate) hint_query: Option<HintQuery>,
+    /// Where it was written, and found all that its server knew ([`crate::write::history`]).
+    pub(crate) incarnation: Option<String>,
 }
 
 /// The reason why a transaction could not be opened. No statement of the executor has run.
@@ -133,6 +137,7 @@ impl<'a> WriteTx<'a> {
             id,
             is_preview: matches!(opening, TransactionOpening::Preview { .. }),
             hint: None,
+            incarnation: None,
             account: principal.account_id.as_str().to_owned(),
             caller: CallerPart::of(&principal.context),
             opening: Some(opening),
@@ -156,7 +161,7 @@ impl<'a> WriteTx<'a> {
             Err(ExecutorError::Rejected(failure)) if !self.is_preview => self.open().await.and(Err(failure.into())),
             failed => failed,
         };
-        TxState { work, unopened: self.unopened, hint_query: self.hint_query }
+        TxState { work, unopened: self.unopened, hint_query: self.hint_query, incarnation: self.incarnation }
     }
 
     /// Opens the transaction, unless a statement has done so.
@@ -262,7 +267,11 @@ impl<'a> WriteTx<'a> {
         // The first result of an opening is that of the claim. A preview has no attempt to claim.
         let first = outcomes.drain(..outcomes.len().saturating_sub(statements.len())).next();
         if is_opening && !self.is_preview {
-            self.hint = first.and_then(StatementResult::into_value);
+            let opened = first.and_then(StatementResult::into_value);
+            (self.hint, self.incarnation) = match opened.as_deref().and_then(|opened| opened.split_once(' ')) {
+                Some((hint, incarnation)) => (Some(hint.to_owned()), Some(incarnation.to_owned())),
+                None => (opened, None),
+            };
         }
         if !self.lease.session().in_transaction() {
             // The compiler refuses statements in manifests that end the transaction, but a native executor could run

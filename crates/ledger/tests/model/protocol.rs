@@ -58,6 +58,8 @@ pub(crate) enum Fault {
     RoleIsNotLeft,
     /// `begin_write` and `take_slot` do not look for what the server has acknowledged.
     HistoryIsNotCompared,
+    /// They do not look again after a failover, once everything was found.
+    IncarnationIsNotCompared,
     /// A failure counts as the record of a write: a sweep may have ended the attempt of a write that was lost.
     FailuresCount,
     /// A server that misses what it has acknowledged does not tell the others (`note_loss`).
@@ -84,6 +86,7 @@ pub(crate) fn controls() -> Vec<(Vec<Fault>, &'static str)> {
         (vec![RoleIsNotEntered], promises::RIGHTS),
         (vec![RoleIsNotLeft], promises::RIGHTS),
         (vec![HistoryIsNotCompared], promises::LOSS),
+        (vec![IncarnationIsNotCompared], promises::LOSS),
         (vec![FailuresCount], promises::LOSS),
         (vec![LossIsNotNoted], promises::LOSS_IS_TOLD),
     ]
@@ -175,6 +178,10 @@ pub(crate) struct State {
     pub(crate) calls: Vec<CallState>,
     /// Calls that were answered before a failover, and whose records may be lost with it, as bits.
     pub(crate) lost: u8,
+    /// `countersign.incarnation`
+    incarnation: u8,
+    /// Where each server has found, or written, all that it has acknowledged.
+    found_in: [Option<u8>; 2],
     crashes: u8,
     losses: u8,
     deaths: u8,
@@ -264,7 +271,11 @@ impl Protocol {
     /// Whether `begin_write` or `take_slot` refuses the call (CS007).
     fn is_refused_after_loss(&self, state: &State, call: usize) -> bool {
         let is_there = if self.lacks(Fault::FailuresCount) { |_| true } else { Record::is_success };
-        let lacks = self.lacks_acknowledged(state, call, is_there) && !self.lacks(Fault::HistoryIsNotCompared);
+        let found_in = state.found_in[self.calls[call].server];
+        let is_found = found_in
+            .is_some_and(|found_in| found_in == state.incarnation || self.lacks(Fault::IncarnationIsNotCompared));
+        let lacks =
+            !is_found && self.lacks_acknowledged(state, call, is_there) && !self.lacks(Fault::HistoryIsNotCompared);
         lacks || state.memory.has_loss
     }
 
@@ -369,6 +380,8 @@ impl Protocol {
                     let answer = record.map_or(Answer::Success, |record| Answer::of(record.outcome));
                     mine.server = Server::Answered(answer);
                     mine.answered = Some(answer);
+                    let Call { server, is_admitted_first, .. } = self.calls[call];
+                    next.found_in[server] = (!is_admitted_first).then_some(state.incarnation);
                 }
                 next.memory.attempts[slot] = next.memory.attempts[slot].filter(|owner| *owner != call);
                 next.memory.row = row.unwrap_or(next.memory.row);
@@ -439,6 +452,7 @@ impl Protocol {
                 }
                 let outcome = next.memory.record_of(call).map_or(Outcome::Failure, |record| record.outcome);
                 next.answer(call, Answer::of(outcome));
+                next.found_in[self.calls[call].server] = None;
             }
         }
         Some(next)
@@ -523,6 +537,8 @@ impl Model for Protocol {
             standby: Database::default(),
             calls: vec![call; self.calls.len()],
             lost: 0,
+            incarnation: 0,
+            found_in: [None; 2],
             crashes: self.crashes,
             losses: self.losses,
             deaths: self.deaths,
@@ -641,6 +657,7 @@ impl Model for Protocol {
             Action::Replicate => next.standby = next.memory.clone(),
             Action::FailOver => {
                 next.failovers -= 1;
+                next.incarnation += 1;
                 next.memory = next.standby.clone();
                 next.disk = next.standby.clone();
                 next.end_backends();
