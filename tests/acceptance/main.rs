@@ -119,4 +119,5 @@ mod values_edges;
 mod values_property;
 mod work;
 mod write_corrections;
+mod write_search_path;
 mod writes;

@@ -112,7 +112,7 @@ impl Ledger {
     pub fn new(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let gauges = LedgerGauges::new(target.clone());
         let read_log = ReadLog::new(target.clone(), settings.read_log);
-        let writer = WriterPool::new(target, settings.sessions);
+        let writer = WriterPool::new(target, &settings.search_path, settings.sessions);
         Self { gauges, read_log, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
 

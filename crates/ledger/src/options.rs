@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use pg::SearchPath;
+
 use crate::audit::Signing;
 use crate::fingerprint::Fingerprints;
 use crate::reads::read_log::ReadLogDetail;
@@ -25,6 +27,8 @@ pub struct LedgerOptions {
     /// The maximum number of concurrent writes. Further writes wait until their deadline. Writes that commit at the
     /// same time share one flush of the WAL.
     pub sessions: usize,
+    /// Where statements of writes, and what their triggers call, look up names without a schema.
+    pub search_path: SearchPath,
     /// Which reads are logged, and in what detail.
     pub read_log: ReadLogDetail,
     /// Who signs the checkpoints of the ledger's log.
@@ -40,6 +44,7 @@ impl Default for LedgerOptions {
             call_deadline: Duration::from_secs(30),
             proposal_lifetime: Duration::from_secs(30 * 60),
             sessions: 16,
+            search_path: SearchPath::default(),
             read_log: ReadLogDetail::Off,
             signing: Signing::default(),
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::bail;
-use ledger::read::ReadLimits;
+use ledger::read::{ReadLimits, SearchPath};
 use ledger::{
     DEFAULT_CONNECT_TIMEOUT, Fingerprints, LedgerOptions, ModificationLimits, PasswordCommand, Pooler, SshTunnel,
 };
@@ -182,6 +182,10 @@ fn ledger_options(
         call_deadline: call_deadline(limits),
         proposal_lifetime: write.proposal_lifetime_s.map_or(default.proposal_lifetime, |time| time.duration()),
         sessions: limits.write_sessions.map_or(default.sessions, |sessions| sessions.get() as usize),
+        search_path: SearchPath {
+            schemas: write.write_search_path.clone().unwrap_or_default(),
+            ..SearchPath::default()
+        },
         read_log: reads.log.unwrap_or_default().into(),
         ..default
     })

@@ -196,6 +196,10 @@ keys! {
         #[arg(long, env = "COUNTERSIGN_STRICT_ROLES", num_args = 0..=1, require_equals = true,
               default_missing_value = "true", value_parser = BoolishValueParser::new())]
         strict_roles: bool,
+        /// Schemas in which the statements of writes, and what triggers, defaults and constraints call, look up names
+        /// without a schema, after pg_catalog. Nobody but its owner may create objects in one. Default: none.
+        #[arg(long, env = "COUNTERSIGN_WRITE_SEARCH_PATH", value_delimiter = ',', value_name = "SCHEMA")]
+        write_search_path: Vec<String>,
         /// Record every write of countersign query, pipe and psql in the ledger, or refuse it: --no-audit and
         /// databases without a ledger are refused.
         #[arg(long, env = "COUNTERSIGN_REQUIRE_AUDIT", num_args = 0..=1, require_equals = true,

@@ -21,6 +21,8 @@ pub struct SchemaReport {
     pub tracked_before: usize,
     /// The reasons why other tables are not tracked. Each contains the name of its table.
     pub untracked: Vec<String>,
+    /// The number of functions of its triggers that look names up in the search path of whoever writes.
+    pub unpinned_functions: usize,
 }
 
 /// Privileges on objects of one kind.
@@ -40,6 +42,12 @@ pub struct OwnerStatements {
     /// The calls that track tables. They also need membership in the ledger's owner.
     pub tracking: Vec<String>,
 }
+
+const UNPINNED_SQL: &str = "\
+select distinct p.oid::text from pg_trigger g join pg_class c on c.oid = g.tgrelid join pg_namespace n on n.oid = c.relnamespace \
+join pg_proc p on p.oid = g.tgfoid join pg_language l on l.oid = p.prolang \
+where n.nspname = $1 and not g.tgisinternal and g.tgname not like '!countersign%' and l.lanname in ('sql', 'plpgsql') \
+  and not exists (select from unnest(p.proconfig) s where starts_with(s, 'search_path='))";
 
 const EXISTS_SQL: &str = "\
 select n.oid::text from pg_namespace n \
@@ -99,6 +107,7 @@ impl Setup {
             report.granted = self.grant_writes(schema, writer).await?;
         }
         self.track_new(schema, &mut report).await?;
+        report.unpinned_functions = self.rows::<1>(UNPINNED_SQL, &[Some(schema.to_owned())]).await?.len();
         self.report.schemas.push(report);
         Ok(())
     }

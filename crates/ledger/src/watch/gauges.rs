@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pg::{ConnectOptions, WriterPool};
+use pg::{ConnectOptions, SearchPath, WriterPool};
 use tokio::time::Instant;
 
 use crate::people::proposals::ProposalStatus;
@@ -51,7 +51,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 impl LedgerGauges {
     /// Creates the pool without opening a connection.
     pub(crate) fn new(target: ConnectOptions) -> Self {
-        Self { writer: WriterPool::new(target, 1) }
+        Self { writer: WriterPool::new(target, &SearchPath::default(), 1) }
     }
 
     /// The current counts, within 2 seconds.

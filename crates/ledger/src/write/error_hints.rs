@@ -54,7 +54,7 @@ const PRIVILEGE_SQL: &str = concat!(
 /// A trigger function that finds a name in the search_path of its usual callers, but not in that of tools.
 const SEARCH_PATH_SQL: &str = concat!(
     "select pg_catalog.format('%1$s runs as a trigger (%2$s), and looks names up in the search_path of its caller, which is %3$s \
-here. Its owner can give it one: ALTER FUNCTION %1$s SET search_path = %4$I, pg_temp;', \
+here. The operator can add the schema to write_search_path, or its owner give it a path: ALTER FUNCTION %1$s SET search_path = %4$I, pg_temp;', \
         f.name, f.triggers, pg_catalog.current_setting('search_path'), f.schema_name) ",
     innermost_trigger!(),
     " and not f.has_path and f.schema_name <> all (pg_catalog.current_schemas(true)) order by f.place limit 1"

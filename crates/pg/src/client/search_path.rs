@@ -53,7 +53,17 @@ impl SearchPath {
         let steps = [PipelineStatement::without_params(LOGIN_PATH_SQL)];
         let outcomes = session.run(&steps).await.map_err(|failed| failed.error)?;
         let path = outcomes.into_iter().flat_map(|outcome| outcome.rows).flatten().flatten().next();
-        let params = [Some(path.unwrap_or_else(|| text_array(&[])))];
+        Self::inspect(session, path.unwrap_or_else(|| text_array(&[]))).await
+    }
+
+    /// Of these schemas, those that the database has.
+    pub async fn of(target: &ConnectOptions, schemas: &[String]) -> Result<Self, Error> {
+        let session = Session::connect(target, &SessionSettings::default()).await?;
+        Self::inspect(session, text_array(schemas)).await
+    }
+
+    async fn inspect(mut session: Session, schemas: String) -> Result<Self, Error> {
+        let params = [Some(schemas)];
         let steps = [PipelineStatement::without_params(PIN_SQL), PipelineStatement::new(CREATORS_SQL, &params)];
         let mut outcomes = session.run(&steps).await.map_err(|failed| failed.error)?;
         session.close().await;

@@ -10,6 +10,7 @@ use types::{Column, PgType};
 use crate::client::connect_options::ConnectOptions;
 use crate::client::error::Error;
 use crate::client::pool::{Pool, PoolStatus, PooledSession};
+use crate::client::search_path::SearchPath;
 use crate::client::session::StatementResult;
 use crate::client::session_settings::SessionSettings;
 use crate::client::wire::FieldDescription;
@@ -30,12 +31,11 @@ pub struct WriterPool {
 }
 
 impl WriterPool {
-    /// A pool on this database, of at most this many sessions. Opens no connection yet.
+    /// A pool on this database, of at most this many sessions. Opens no connection yet. Names without a schema are
+    /// looked up in PostgreSQL's own schema, and then in `path`: nobody else may create objects in the schemas there.
     #[must_use]
-    pub fn new(target: ConnectOptions, sessions: usize) -> Self {
-        // Unqualified names in a manifest are looked up in PostgreSQL's own schema only, so that no other table in
-        // the search path can receive a write.
-        Self::with_settings(target, SessionSettings::default(), sessions)
+    pub fn new(target: ConnectOptions, path: &SearchPath, sessions: usize) -> Self {
+        Self::with_settings(target, SessionSettings::default().with_search_path(path.setting()), sessions)
     }
 
     /// Like [`WriterPool::new`], but with the search path of the role: people expect the names of their other

@@ -1,6 +1,7 @@
 //! The configuration file that `init --schema` writes. It contains the password of the servers' login, which is stored
 //! nowhere else.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
@@ -46,6 +47,16 @@ impl NewConfigFile {
 
     pub(super) const fn password(&self) -> &Secret {
         &self.password
+    }
+
+    /// Adds the schemas whose triggers look names up there.
+    pub(super) fn add_search_path(&mut self, schemas: &[String]) -> anyhow::Result<()> {
+        let schemas = toml::Value::from(schemas.to_vec());
+        writeln!(
+            self.file,
+            "\n# Functions of triggers look up names without a schema here.\nwrite_search_path = {schemas}"
+        )?;
+        Ok(self.file.as_file().sync_all()?)
     }
 
     /// Gives the file its name.

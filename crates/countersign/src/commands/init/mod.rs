@@ -4,6 +4,7 @@
 mod config_file;
 mod report;
 
+use ledger::read::SearchPath;
 use ledger::{InitOptions, InitReport};
 use types::visible;
 
@@ -33,8 +34,17 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &DatabaseSettings) -> an
         report::print_sql(&report);
         return Ok(());
     }
-    config.map(NewConfigFile::publish).transpose()?;
+    let unpinned = report.schemas.iter().filter(|schema| schema.unpinned_functions > 0);
+    let unpinned: Vec<String> = unpinned.map(|schema| schema.schema.clone()).collect();
+    let path = SearchPath::of(&target, &unpinned).await?;
+    if let Some(mut config) = config {
+        if !path.schemas.is_empty() {
+            config.add_search_path(&path.schemas)?;
+        }
+        config.publish()?;
+    }
     report::print(&report, &target.dbname, arguments);
+    print_lines(report::search_path(&report, &path, arguments.config.is_some()));
     if arguments.demo {
         for (schema, loaded) in demo::database::load(&target).await? {
             print_line(&if loaded {

@@ -1,5 +1,6 @@
 //! The report of `init`, for people, and its SQL.
 
+use ledger::read::SearchPath;
 use ledger::{InitReport, SchemaReport};
 use types::visible;
 
@@ -92,6 +93,25 @@ fn print_schema(report: &SchemaReport, writer: &str) {
     for reason in &report.untracked {
         print_line(&format!("  skipped  {}", visible(reason)));
     }
+}
+
+/// What the functions of triggers need that have no search path of their own.
+pub(super) fn search_path(report: &InitReport, path: &SearchPath, is_configured: bool) -> Vec<String> {
+    let line = |schema: &SchemaReport| {
+        let (name, count) = (visible(&schema.schema), schema.unpinned_functions);
+        let functions = if count == 1 { "1 function" } else { &format!("{count} functions") };
+        let others = path.untrusted.iter().find(|untrusted| untrusted.name == schema.schema);
+        let remedy = match others {
+            Some(others) => format!(
+                "revoke create on schema {name} from {}, then set write_search_path = [\"{name}\"]",
+                visible(&others.creators.join(", "))
+            ),
+            None if is_configured => "write_search_path has the schema".to_owned(),
+            None => format!("set write_search_path = [\"{name}\"] where servers are configured"),
+        };
+        format!("  triggers {functions} of triggers of {name} may use names without a schema: {remedy}")
+    };
+    report.schemas.iter().filter(|schema| schema.unpinned_functions > 0).map(line).collect()
 }
 
 /// Prints the SQL that this login may not run.

@@ -18,8 +18,8 @@ use serde_json::Value;
 use types::{CellMasks, Effects, IdPrefix, shown_conflicts};
 
 use self::args::{OneArgs, UndoArgs, UndoCommand};
-use crate::commands::audit;
 use crate::commands::several::on_owner;
+use crate::commands::{audit, bootstrap};
 use crate::connection;
 use crate::settings::{DatabaseSettings, Settings};
 use crate::terminal::effects;
@@ -154,7 +154,9 @@ fn all_columns(effects: Effects) -> Effects<Value> {
 /// Opens the ledger of the configured database. It must have been made for this database: in a copy, an undo would
 /// change only the copy.
 async fn open(settings: &DatabaseSettings) -> anyhow::Result<Ledger> {
-    let ledger = Ledger::new(connection::configured(settings)?, settings.ledger.clone());
+    let target = connection::configured(settings)?;
+    let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+    bootstrap::check_search_path(&target, settings).await?;
     ledger.check().await.map_err(|error| match error {
         SchemaError::Database(error) => refused(error.into()),
         error => error.into(),

@@ -17,7 +17,7 @@ mod writer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pg::{ConnectOptions, ReadTrace, WriterPool};
+use pg::{ConnectOptions, ReadTrace, SearchPath, WriterPool};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use types::Principal;
@@ -67,7 +67,7 @@ pub struct ReadLog {
 impl ReadLog {
     /// A log in this database, with a session of its own. This opens no connection.
     pub(crate) fn new(target: ConnectOptions, detail: ReadLogDetail) -> Self {
-        let writer = |keeps_text| Arc::new(Writer::new(WriterPool::new(target, 1), keeps_text));
+        let writer = |keeps_text| Arc::new(Writer::new(WriterPool::new(target, &SearchPath::default(), 1), keeps_text));
         let writer = match detail {
             ReadLogDetail::Off => None,
             ReadLogDetail::Metadata => Some(writer(false)),
