@@ -553,6 +553,8 @@ KEYS = {
     "schema_change": "id at login person change_id digest action account steps details",
     "freeze": "id at login person subject name details",
     "unfreeze": "id at login person subject name details",
+    "erase": "id at login person record event correlation_id erased proposal_id asked_by asked_login "
+    "params result effects context details",
     "prune": "id at login person records made_before details",
     "key": "id at login person action vkey",
     "login": "id at login person role method",
@@ -727,6 +729,7 @@ class Report:
         self.entries = 0
         self.parts = 0
         self.withheld = 0
+        self.erasures = []  # (index, number of parts) of the entries that say what was erased
         self.cosignatures = []
         self.findings = []
 
@@ -747,6 +750,7 @@ class Report:
             "entries": self.entries,
             "parts": self.parts,
             "withheld": self.withheld,
+            "erased": sum(parts for _, parts in self.erasures),
             "findings": [{"code": code, "place": place} for code, place in self.findings],
         }
 
@@ -939,6 +943,9 @@ def verify_entries(bundle: Bundle, first: int, entries: list) -> None:
         codes, parts = verify_entry(entry)
         for code in codes:
             bundle.add(5, code, index)
+        if not codes and entry.startswith(b"countersign-entry/v1\nkind erase\n"):
+            erased = re.search(rb"^erased (.*)$", entry, re.MULTILINE)
+            bundle.report.erasures.append((index, len(erased[1].split(b" ")) if erased else 0))
         for digest in parts:
             bundle.named.add(digest)
     bundle.report.entries += len(entries)
@@ -1134,6 +1141,10 @@ def plain_lines(report: Report) -> list:
         root = base64.b64encode(report.root).decode("ascii")
         lines.append(f"origin {visible(report.origin)}, size {report.size}, root {root}")
         lines.append(f"{report.entries} entries, {report.parts} parts present, {report.withheld} withheld")
+    if report.erasures:
+        erased, first = sum(parts for _, parts in report.erasures), report.erasures[0][0]
+        by = f"entry {first}" if len(report.erasures) == 1 else f"{len(report.erasures)} entries, first {first}"
+        lines.append(f"{erased} parts erased by {by}")
     for name, time in report.cosignatures:
         lines.append(f"cosigned by {visible(name)} at {time_text(time)}")
     return lines

@@ -494,7 +494,7 @@ class Bundles(TestCase):
         self.assertEqual(
             report.as_json(),
             {"verdict": "valid", "origin": ORIGIN, "size": 3, "root": base64.b64encode(self.root).decode(),
-             "entries": 3, "parts": 3, "withheld": 0, "findings": []},
+             "entries": 3, "parts": 3, "withheld": 0, "erased": 0, "findings": []},
         )
         for name in ("README.md", "verify.py", "policy", "vkey"):
             write(self.bundle / name, b"anything")

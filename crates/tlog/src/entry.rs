@@ -17,7 +17,7 @@ const PART_KEYS: [&str; 5] = ["params", "result", "effects", "context", "details
 const TIME_KEYS: [&str; 5] = ["at", "admitted_at", "completed_at", "decided_at", "made_before"];
 
 /// The keys of each kind, in order.
-const KINDS: [(&str, &[&str]); 13] = [
+const KINDS: [(&str, &[&str]); 14] = [
     (
         "record",
         &[
@@ -67,6 +67,27 @@ const KINDS: [(&str, &[&str]); 13] = [
     ("schema_change", &["id", "at", "login", "person", "change_id", "digest", "action", "account", "steps", "details"]),
     ("freeze", &["id", "at", "login", "person", "subject", "name", "details"]),
     ("unfreeze", &["id", "at", "login", "person", "subject", "name", "details"]),
+    (
+        "erase",
+        &[
+            "id",
+            "at",
+            "login",
+            "person",
+            "record",
+            "event",
+            "correlation_id",
+            "erased",
+            "proposal_id",
+            "asked_by",
+            "asked_login",
+            "params",
+            "result",
+            "effects",
+            "context",
+            "details",
+        ],
+    ),
     ("prune", &["id", "at", "login", "person", "records", "made_before", "details"]),
     ("key", &["id", "at", "login", "person", "action", "vkey"]),
     ("login", &["id", "at", "login", "person", "role", "method"]),

@@ -1,6 +1,6 @@
 //! The findings of a verification.
 
-use crate::Hash;
+use crate::{Entry, Hash};
 
 /// The maximum number of findings with one code that are reported.
 pub(super) const MAX_PER_CODE: usize = 1000;
@@ -17,6 +17,11 @@ pub struct Report {
     pub parts: u64,
     /// The number of parts that an entry names but that are missing.
     pub withheld: u64,
+    /// The number of parts that erasures have taken values from.
+    pub erased: u64,
+    /// The number of entries that say so, and the index of the first of them.
+    pub erasures: u64,
+    pub first_erasure: u64,
     /// The witnesses that have cosigned, and the times, in seconds since 1970.
     pub cosigned: Vec<(String, u64)>,
     pub findings: Vec<Finding>,
@@ -32,6 +37,15 @@ impl Report {
     pub(super) fn find(&mut self, code: FindingCode, place: impl ToString) {
         if !self.is_full(code) {
             self.findings.push(Finding { code, place: place.to_string() });
+        }
+    }
+
+    /// Counts what an entry says of an erasure.
+    pub(super) fn note_erasure(&mut self, index: u64, entry: &Entry) {
+        if entry.get("kind") == Some("erase") {
+            self.erased += entry.get("erased").map_or(0, |parts| parts.split(' ').count() as u64);
+            self.first_erasure = if self.erasures == 0 { index } else { self.first_erasure };
+            self.erasures += 1;
         }
     }
 

@@ -218,6 +218,7 @@ impl TreeVerifier<'_> {
             push_bounded(&mut self.malformed, index);
             return;
         };
+        report.note_erasure(index, &parsed);
         for digest in parsed.parts() {
             match self.parts.binary_search(&digest) {
                 Ok(at) => {
