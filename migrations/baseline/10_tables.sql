@@ -274,7 +274,8 @@ create table countersign.effect (
     secret_before   bytea,
     secret_after    bytea,
     changed_at      timestamptz,
-    origin          text
+    origin          text,
+    erased          int2[]
 );
 comment on table countersign.effect is
     'Rows that writes changed, whatever changed them: the statement, a trigger, a cascade, a rule. A row image is the text of the row.';
@@ -288,6 +289,8 @@ comment on column countersign.effect.unchanged is
 comment on column countersign.effect.secret_before is 'Keyed hash of the sensitive columns.';
 comment on column countersign.effect.changed_at is 'For a change from outside: when.';
 comment on column countersign.effect.origin is 'For a change from outside: login and application name.';
+comment on column countersign.effect.erased is
+    'After an erasure: the positions of the columns that the change set and whose values were erased. The images have [erased] for each erased value.';
 create unique index effect_write  on countersign.effect (correlation_id, position);
 create index effect_row           on countersign.effect (relation, hashtextextended(key, 0), position);
 create index effect_renamed       on countersign.effect (relation, hashtextextended(key_before, 0), position) where key_before is not null;

@@ -14,7 +14,7 @@ create type countersign.net_change as (
 );
 comment on type countersign.net_change is 'What one or several writes did to a row, taken together. A changed key is one row less and one row more.';
 comment on column countersign.net_change.obstacle is
-    'The code of a conflict: changed_since (something else changed the row between two of the writes) or schema_changed; null as a rule.';
+    'The code of a conflict: changed_since (something else changed the row between two of the writes), schema_changed or erased; null as a rule.';
 comment on column countersign.net_change.writer is 'The last of the writes.';
 
 create function countersign.fields(image text) returns text[]
@@ -163,20 +163,20 @@ begin
     ), recorded as (
         select e.relation, e.shape, e.key, e.key_before, e.op, e.after, e.secret_before, e.secret_after, e.position, e.correlation_id,
                case when e.unchanged is null then e.before else countersign.full_before_image(e.before, e.after, e.unchanged) end as before,
-               s.t, s.now
+               s.t, s.now, case when e.erased is not null then 'erased' end as lost
         from countersign.effect e join shape s on s.shape = e.shape
         where e.correlation_id = any (writes) and e.op <> 'N' and e.position > after_position and e.position <= until_position
     ), change as (
         select r.relation, r.shape, r.key, r.key_before, r.before, r.after, r.secret_before, r.secret_after, r.position, r.correlation_id,
-               null as obstacle
-        from recorded r where (r.now).shape is null
+               r.lost as obstacle
+        from recorded r where (r.now).shape is null or r.lost is not null
         union all
         select r.relation, r.shape, r.key, r.key_before, b.image_now, a.image_now, r.secret_before, r.secret_after, r.position, r.correlation_id,
                case when b.is_lost or a.is_lost or countersign.loses_change(r.t, r.now, r.before, r.after) then 'schema_changed' end
         from recorded r
         cross join lateral countersign.image_now(r.t, r.now, r.before) b
         cross join lateral countersign.image_now(r.t, r.now, r.after) a
-        where (r.now).shape is not null
+        where (r.now).shape is not null and r.lost is null
     ), touched as (
         select c.relation, min(c.shape) as shape, k.key, count(*) as times, max(c.position) as last_position,
                case when min(c.shape) <> max(c.shape) then 'schema_changed' else max(c.obstacle) end as obstacle,
@@ -208,7 +208,7 @@ begin
               where v.image is not null
               group by v.image, v.secret having sum(v.weight) <> 0) i
     ) n
-    where h.times > 1 and (n.before is not null or n.after is not null);
+    where h.times > 1 and (n.before is not null or n.after is not null or h.obstacle = 'erased');
 end $$;
 comment on function countersign.net_changes(uuid[], bigint, bigint) is
     'The net effect of writes, by table and key, in the columns that the tables have now; rows that are as they were are left out, and so are log tables. '
@@ -281,7 +281,7 @@ begin
     select write, t.position, t.relation, t.shape,
            (case when coalesce(t.before, t.after) is null then 'N' when t.before is null then 'I' when t.after is null then 'D' else 'U' end)::"char",
            t.by_trigger, t.key, null, t.before, case when coalesce(t.before, t.after) is null then t.last_image else t.after end, null,
-           t.secret_before, t.secret_after, null, null, null, null
+           t.secret_before, t.secret_after, null, null, null, null, null
     from taken_together t
     where coalesce(t.before, t.after, t.last_image) is not null;
 end $$;
@@ -299,7 +299,7 @@ begin
         select e.relation, e.shape, e.key, e.before, e.after, e.secret_before, e.secret_after, null, e.position, e.correlation_id
         into change
         from countersign.effect e
-        where e.correlation_id = writes[1] and e.op <> 'N' and e.key_before is null and e.unchanged is null
+        where e.correlation_id = writes[1] and e.op <> 'N' and e.key_before is null and e.unchanged is null and e.erased is null
           and (select count(*) from (select from countersign.effect o where o.correlation_id = writes[1] limit 2) o) = 1
           and (select not t.is_log from countersign.tracked t where t.shape = e.shape)
           and (select r.status from countersign.record r where r.correlation_id = writes[1]) = 'success'

@@ -393,13 +393,16 @@ set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
     recorded   countersign.tracked;
     t          countersign.tracked;
-    conflicts  json[] := '{}';
+    conflicts  json[] := array(
+        select json_build_object('code', 'erased', 'table', k.name, 'key', w.key::json, 'write', countersign.describe_write(w.writer))
+        from unnest(net) w join countersign.tracked k on k.shape = w.shape where w.obstacle = 'erased');
     differing  json[];
     broken_name  text;
     rows       countersign.net_change[];
 begin
     for recorded in
-        select distinct on (k.relation, k.shape) k.* from unnest(net) w join countersign.tracked k on k.shape = w.shape order by k.relation, k.shape
+        select distinct on (k.relation, k.shape) k.* from unnest(net) w join countersign.tracked k on k.shape = w.shape
+        where w.obstacle is distinct from 'erased' order by k.relation, k.shape
     loop
         t := countersign.tracked_now(recorded);
         if recorded.key_columns is null or t.shape is null then
@@ -407,7 +410,7 @@ begin
                                                         'table', coalesce(countersign.table_name(recorded.relation), recorded.name));
             continue;
         end if;
-        rows := array(select w from unnest(net) w where w.shape = recorded.shape order by w.key);
+        rows := array(select w from unnest(net) w where w.shape = recorded.shape and w.obstacle is distinct from 'erased' order by w.key);
         begin
             -- What is to come back has to be a value of its type still.
             if exists (select from unnest(t.type_ids) i where i >= 16384) then

@@ -110,7 +110,7 @@ comment on function countersign.prove_undo(countersign.attempt) is
 
 create function countersign.seen_rows(write uuid) returns setof countersign.net_change
 language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
-    select e.relation, e.shape, e.key, e.after, e.after, e.secret_after, e.secret_after, null::text, e.position, e.correlation_id
+    select e.relation, e.shape, e.key, e.after, e.after, e.secret_after, e.secret_after, case when e.erased is not null then 'erased' end, e.position, e.correlation_id
     from countersign.effect e join countersign.tracked t on t.shape = e.shape and not t.is_log
     where e.correlation_id = write and e.op = 'N'
       and not exists (select from countersign.effect o where o.correlation_id = write and o.relation = e.relation and o.key = e.key and o.op <> 'N')

@@ -54,7 +54,7 @@ create table countersign.proposal (
         or (decided_via in ('command_line', 'console') and lower(decided_by) <> lower(account_id)
             and lower(decided_by) is distinct from lower(actor))),
     constraint only_people_approve check (tier = 'approve' or (approvals = 1 and approvers is null)),
-    constraint executed_has_its_record check (status <> 'executed' or correlation_id is not null),
+    constraint executed_has_its_record check (status <> 'executed' or correlation_id is not null or tool_name = 'audit erase'),
     constraint open_is_not_completed check ((status in ('pending', 'confirmed')) = (completed_at is null))
 );
 
@@ -197,9 +197,13 @@ begin
        or (new.session_id, new.client_name, new.client_version, new.trace_id)
           is distinct from (old.session_id, old.client_name, old.client_version, old.trace_id)
     then
+        if countersign.is_erasure(to_jsonb(old), to_jsonb(new), '{title,description,params,preview,reason,idempotency_key,decision_reason,error_message}') then
+            return new;
+        end if;
         raise exception 'what proposal % says cannot change', old.proposal_id using errcode = '55000';
     end if;
     if not (case old.status
+        when new.status then old.status = 'confirmed' or countersign.is_erasure(to_jsonb(old), to_jsonb(new), '{decision_reason,error_message}')
         when 'pending' then new.status in ('confirmed', 'rejected', 'expired')
         when 'confirmed' then new.status in ('confirmed', 'executed', 'failed', 'stale', 'expired')
             or new.status = 'rejected' and not countersign.is_in_progress(old)
@@ -251,6 +255,9 @@ declare
     p  countersign.proposal;
 begin
     perform countersign.refuse_within_a_write();
+    if tool = 'audit erase' then
+        raise exception 'people propose erasures, and no server' using errcode = '42501';
+    end if;
     p.proposal_id := proposal;
     p.account_id := account;
     p.actor := who;
@@ -396,7 +403,7 @@ declare
     p  countersign.proposal;
 begin
     perform countersign.refuse_within_a_write();
-    select * into p from countersign.proposal o where o.proposal_id = proposal and o.account_id = account
+    select * into p from countersign.proposal o where o.proposal_id = proposal and o.account_id = account and o.tool_name <> 'audit erase'
         and (o.caller_context is null or o.caller_context::text = of_caller::text);
     if not found then
         return 'not_found';
@@ -442,7 +449,7 @@ declare
 begin
     perform countersign.refuse_within_a_write();
     perform countersign.commit_durably();
-    select * into p from countersign.proposal o where o.proposal_id = proposal for update skip locked;
+    select * into p from countersign.proposal o where o.proposal_id = proposal and o.tool_name <> 'audit erase' for update skip locked;
     if not found then
         return 'busy';
     elsif p.status <> 'confirmed' then
@@ -586,7 +593,7 @@ begin
     end if;
     update countersign.proposal o
     set status = outcome, error_code = code, error_message = message, completed_at = clock_timestamp()
-    where o.proposal_id = proposal and o.status = 'confirmed' and o.attempt is not distinct from who;
+    where o.proposal_id = proposal and o.status = 'confirmed' and o.attempt is not distinct from who and o.tool_name <> 'audit erase';
     return found;
 end $$;
 comment on function countersign.end_proposal(uuid, uuid, text, text, text) is

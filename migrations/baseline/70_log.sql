@@ -22,12 +22,13 @@ create table countersign.event (
     part_salt  uuid         not null default gen_random_uuid(),
     sealed     boolean      not null default false
 );
-comment on table countersign.event is 'What is logged beside records. Rows never change but for `sealed`.';
+comment on table countersign.event is 'What is logged beside records. Rows never change but for `sealed`, and for a reason that is erased.';
 comment on column countersign.event.fields is 'The keys and values of the entry behind kind, id, at and login: key, value, key, value.';
 comment on column countersign.event.removed is 'For a pruning: the ids of the records that it removed.';
 comment on column countersign.event.part_salt is 'The salt of the part `details` is derived from it, which has reason and removed.';
 create index event_unsealed on countersign.event (id) where not sealed;
 create index event_pruning on countersign.event (id) where removed is not null;
+create index event_erasure on countersign.event ((fields[3]), (fields[4]), id) where kind = 'erase';
 
 create table countersign.leaf (
     log_no      integer  not null,
@@ -340,6 +341,14 @@ $$;
 comment on function countersign.prunable_records(timestamptz, bigint, integer) is
     'Sealed records behind `after` that ended before made_before and answer for nothing any more. Newer records may name one that is gone.';
 
+-- Whatever has hold of a row goes first; meanwhile nobody could seal.
+create function countersign.lock_for_removal() returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    perform set_config('lock_timeout', '500ms', true);
+    perform from countersign.seal_state for update;
+end $$;
+comment on function countersign.lock_for_removal() is 'For a batch of a pruning or an erasure: they and sealing come one after the other, and wait for no writer.';
+
 create function countersign.prune_records(made_before timestamptz, who text, after bigint, most integer)
 returns table (scanned_up_to bigint, removed_records bigint)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -351,9 +360,7 @@ begin
     if made_before is null or made_before > clock_timestamp() - interval '1 day' then
         raise exception 'records of the last day are not pruned' using errcode = '22023';
     end if;
-    -- Whatever has hold of a record goes first; meanwhile nobody could seal.
-    perform set_config('lock_timeout', '500ms', true);
-    perform from countersign.seal_state for update;
+    perform countersign.lock_for_removal();
     select max(p.id), array_agg(p.correlation_id), range_agg(int8range(p.id, p.id, '[]')), count(*)
     into scanned_up_to, doomed, ids, removed_records
     from countersign.prunable_records(made_before, after, most) p;
@@ -395,10 +402,13 @@ begin
         if coalesce((select v.removed @> old.id from countersign.event v where v.removed is not null order by v.id desc limit 1), false) then
             return old;
         end if;
+    elsif tg_op = 'UPDATE' and countersign.is_erasure(to_jsonb(old), to_jsonb(new),
+              '{params,params_summary,reason,idempotency_key,fingerprint,result,result_summary,before_image,after_image,rollback,error_message,error_detail,approval,caller_context,slot,part_salt}') then
+        return new;
     end if;
     raise exception 'records are append-only' using errcode = '42501';
 end $$;
-comment on function countersign.protect_record() is 'A record goes only when the newest pruning in the log names it.';
+comment on function countersign.protect_record() is 'A record goes only when the newest pruning in the log names it, and loses values to an erasure only.';
 create trigger protect_record before update or delete on countersign.record
     for each row execute function countersign.protect_record();
 create trigger protect_records before truncate on countersign.record
@@ -413,10 +423,12 @@ begin
                      and not exists (select from countersign.attempt a where a.correlation_id = old.correlation_id) end) then
             return old;
         end if;
+    elsif tg_op = 'UPDATE' and countersign.is_erasure(to_jsonb(old), to_jsonb(new), '{key,key_before,before,after,secret_before,secret_after,erased}') then
+        return new;
     end if;
     raise exception 'effects are append-only' using errcode = '42501';
 end $$;
-comment on function countersign.protect_effect() is 'An effect goes only after its record.';
+comment on function countersign.protect_effect() is 'An effect goes only after its record, and loses values to an erasure only.';
 create trigger protect_effect before update or delete on countersign.effect
     for each row execute function countersign.protect_effect();
 create trigger protect_effects before truncate on countersign.effect
@@ -446,6 +458,9 @@ create function countersign.protect_log() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
     if tg_op = 'UPDATE' and tg_relid = 'countersign.event'::regclass then
+        if old.kind <> 'erase' and countersign.is_erasure(to_jsonb(old), to_jsonb(new), '{reason,part_salt}') then
+            return new;
+        end if;
         old.sealed := true;
         if old is not distinct from new then
             return new;
@@ -457,7 +472,7 @@ begin
     end if;
     raise exception 'the log is append-only' using errcode = '42501';
 end $$;
-comment on function countersign.protect_log() is 'Of the log, only `event.sealed` and `log_key.retired_at` change, and only once.';
+comment on function countersign.protect_log() is 'Of the log, only `event.sealed` and `log_key.retired_at` change, and only once; and the reason of an event, when it is erased.';
 create trigger protect_event before update or delete on countersign.event
     for each row execute function countersign.protect_log();
 create trigger protect_events before truncate on countersign.event

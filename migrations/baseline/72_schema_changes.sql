@@ -61,6 +61,8 @@ begin
         return old;
     elsif tg_op <> 'UPDATE' then
         raise exception 'schema changes are kept' using errcode = '42501';
+    elsif countersign.is_erasure(to_jsonb(old), to_jsonb(new), '{sql,reason,decision_reason,error_message}') then
+        return new;
     elsif countersign.schema_change_digest(new) <> countersign.schema_change_digest(old) or new.digest <> old.digest or new.id <> old.id
        or (new.session_id, new.client_name, new.client_version, new.trace_id)
           is distinct from (old.session_id, old.client_name, old.client_version, old.trace_id)

@@ -148,8 +148,11 @@ comment on function countersign.drop_reads(date, text) is
 create function countersign.protect_read_log() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
+    if tg_op = 'UPDATE' and countersign.is_erasure(to_jsonb(old), to_jsonb(new), '{query,fingerprint}') then
+        return new;
+    end if;
     raise exception 'the log of reads is append-only' using errcode = '42501';
 end $$;
-comment on function countersign.protect_read_log() is 'A row of the log never changes. `drop_reads` removes whole days.';
+comment on function countersign.protect_read_log() is 'A row of the log changes only by an erasure. `drop_reads` removes whole days.';
 create trigger protect_read_log before update or delete on countersign.read_log
     for each row execute function countersign.protect_read_log();

@@ -162,6 +162,7 @@ begin
     get diagnostics proposals = row_count;
     -- The original tells of these.
     delete from countersign.notice;
+    delete from countersign.erasure;
     perform countersign.rebind_tables();
     insert into countersign.identity (system_identifier, database_oid)
     select p.system_identifier, p.database_oid from countersign.database_identity() p

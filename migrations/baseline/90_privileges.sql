@@ -16,6 +16,7 @@ end $$;
 alter table countersign.reader_login   enable row level security;
 alter table countersign.state_key      enable row level security;
 alter table countersign.secret_key     enable row level security;
+alter table countersign.erasure        enable row level security;
 
 -- Tables without a primary key: of a published one (FOR ALL TABLES) rows are deleted only if the WAL can name them.
 alter table countersign.effect      replica identity full;

@@ -113,6 +113,13 @@ grant execute on function
     countersign.freeze(text, text, text, text),
     countersign.unfreeze(text, text, text)
     to countersign_operator;
+grant execute on function
+    countersign.erasure_plan(json),
+    countersign.propose_erasure(uuid, json, text, text, text),
+    countersign.erasable_tables(),
+    countersign.erase_portion(uuid, text, bigint, integer),
+    countersign.finish_erasure(uuid)
+    to countersign_operator, countersign_approver;
 
 -- Undo, for servers and for people. None of these reads or writes more than its caller may, but for the ledger's own tables.
 grant execute on function

@@ -52,6 +52,7 @@ cross join lateral (select
                     '"position": ' || e.position, '"table": ' || to_json(t.name), '"columns": ' || to_json(t.columns),
                     '"op": ' || to_json(e.op::text), case when e.by_trigger then '"by_trigger": true' end, '"key": ' || to_json(e.key), '"key_before": ' || to_json(e.key_before),
                     '"before": ' || to_json(e.before), '"after": ' || to_json(e.after), '"unchanged": ' || to_json(e.unchanged),
+                    '"erased": ' || to_json(e.erased),
                     '"secret_before": ' || to_json(encode(e.secret_before, 'hex')),
                     '"secret_after": ' || to_json(encode(e.secret_after, 'hex'))), '}'), ', ' order by e.position)
             from countersign.effect e join countersign.tracked t on t.shape = e.shape

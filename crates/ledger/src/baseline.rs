@@ -1,7 +1,7 @@
 //! The schema of the ledger, as SQL files.
 
 /// The files of the schema, by topic, in the order in which they are applied to an empty schema `countersign`.
-pub const BASELINE: [(&str, &str); 27] = [
+pub const BASELINE: [(&str, &str); 28] = [
     ("10_tables", include_str!("../../../migrations/baseline/10_tables.sql")),
     ("20_admission", include_str!("../../../migrations/baseline/20_admission.sql")),
     ("30_effects", include_str!("../../../migrations/baseline/30_effects.sql")),
@@ -27,6 +27,7 @@ pub const BASELINE: [(&str, &str); 27] = [
     ("75_reads", include_str!("../../../migrations/baseline/75_reads.sql")),
     ("77_policies", include_str!("../../../migrations/baseline/77_policies.sql")),
     ("78_callers", include_str!("../../../migrations/baseline/78_callers.sql")),
+    ("79_erase", include_str!("../../../migrations/baseline/79_erase.sql")),
     ("80_people", include_str!("../../../migrations/baseline/80_people.sql")),
     ("90_privileges", include_str!("../../../migrations/baseline/90_privileges.sql")),
 ];
@@ -37,7 +38,11 @@ pub(crate) const RECORD_ENTRY: &str = include_str!("../../../migrations/baseline
 /// A query over `v`, an event: the text of its log entry, and the contents of the entry's parts.
 pub(crate) const EVENT_ENTRY: &str = include_str!("../../../migrations/baseline/event_entry.sql");
 
-/// Functions around these two queries, which seal records and events. Verification runs the queries themselves.
+/// A query over `l`, a leaf: the text of its entry with what the newest erasure left of its parts, and the id of the
+/// event of that erasure.
+pub(crate) const ERASED_ENTRY: &str = include_str!("../../../migrations/baseline/erased_entry.sql");
+
+/// Functions around these queries, which seal and erase records and events. Verification runs the queries themselves.
 const ENTRIES: &str = concat!(
     "create function countersign.record_entries(ids bigint[]) returns table (id bigint, entry text) \
      language sql stable set search_path = pg_catalog, pg_temp as $$\n\
@@ -49,7 +54,12 @@ const ENTRIES: &str = concat!(
      language sql stable set search_path = pg_catalog, pg_temp as $$\n",
     include_str!("../../../migrations/baseline/event_entry.sql"),
     "$$;\n\
-     comment on function countersign.event_entry(countersign.event) is 'The entry of an event, and the content of its part.';\n",
+     comment on function countersign.event_entry(countersign.event) is 'The entry of an event, and the content of its part.';\n\
+     create function countersign.erased_entry(l countersign.leaf) returns table (entry text, erasure bigint) \
+     language sql stable set search_path = pg_catalog, pg_temp as $$\n",
+    include_str!("../../../migrations/baseline/erased_entry.sql"),
+    "$$;\n\
+     comment on function countersign.erased_entry(countersign.leaf) is 'The entry of a leaf with what the newest erasure left of its parts.';\n",
 );
 
 /// The grants on the schema. `{writer}` stands for the login of a server.

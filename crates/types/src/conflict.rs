@@ -58,6 +58,8 @@ kinds! {
     /// The ledger has no image of the row from before the write.
     ImageMissing "image_missing" "without an image of what was there before"
         "call the undo tool that the write names (countersign audit show), if it names one"
+    /// The values of the row were erased.
+    Erased "erased" "whose values were erased" "write what the row should be now"
     /// A trigger or an action of a foreign key would change the restored row.
     SideEffects "side_effects" "that a trigger or an action of a foreign key changed otherwise"
         "declare the column as maintained, if a trigger sets it, or the table with --is-log or --not-log, if one fills it (countersign track)"

@@ -8,7 +8,7 @@ use tlog::{BundleError, BundleWriter, Checkpoint, Entry, Hash};
 use super::checkpoints::load_newest;
 use super::tree::LogState;
 use super::{Audit, TIMEOUT, begin_snapshot, unreadable};
-use crate::baseline::{EVENT_ENTRY, RECORD_ENTRY};
+use crate::baseline::{ERASED_ENTRY, EVENT_ENTRY, RECORD_ENTRY};
 
 /// Whether the parts of entries are exported. They contain what was written, and by which call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,9 +111,10 @@ async fn write_entries(
     let sql = match parts {
         Parts::Included => include_str!("export.sql")
             .replace("{record_entry}", RECORD_ENTRY)
-            .replace("{event_entry}", EVENT_ENTRY),
-        Parts::Withheld => "select l.entry from countersign.leaf l \
-            where l.log_no = $1::integer and l.leaf_index >= $2::bigint and l.leaf_index < $3::bigint and $4::bigint > 0 \
+            .replace("{event_entry}", EVENT_ENTRY)
+            .replace("{erased_entry}", ERASED_ENTRY),
+        Parts::Withheld => "select l.entry, null from countersign.leaf l \
+            where l.log_no = $1::integer and l.leaf_index >= $2::bigint and l.leaf_index < $3::bigint and $4::bigint > 0 and $5::bigint > 0 \
             order by l.leaf_index"
             .to_owned(),
     };
@@ -122,7 +123,9 @@ async fn write_entries(
     while writer.size() < size {
         let first = writer.size();
         let behind = first.saturating_add(batch).min(size);
-        let params = [log_no.to_string(), first.to_string(), behind.to_string(), BATCH_BYTES.to_string()].map(Some);
+        let params =
+            [log_no.to_string(), first.to_string(), behind.to_string(), BATCH_BYTES.to_string(), size.to_string()];
+        let params = params.map(Some);
         let rows = tokio::time::timeout(TIMEOUT, session.run_to_completion(STATEMENT, &params, ALL_ROWS))
             .await
             .map_err(|_| pg::Error::Deadline)??
@@ -138,13 +141,14 @@ async fn write_entries(
             let mut row = row.into_iter();
             let entry = row.next().flatten().ok_or_else(unreadable)?;
             writer.entry(entry.as_bytes())?;
-            count += write_parts(writer, &entry, row)?;
+            let entry_left = row.next().flatten().unwrap_or_default();
+            count += write_parts(writer, &entry_left, row)?;
         }
     }
     Ok(count)
 }
 
-/// Writes the parts of an entry: first the seed of their salts, then the contents in the order of `NAMES`.
+/// Writes the parts of an entry, as the newest erasure has left them: first the seed of their salts, then the contents in the order of `NAMES`.
 fn write_parts(
     writer: &mut BundleWriter,
     entry: &str,

@@ -1,14 +1,20 @@
 -- The entries of the log $1 from index $2 to before $3, with the seed of the salts and the contents of the parts that are still there.
 -- As many of them as have at most $4 bytes of parts together, and the first one in any case: a record is as large as its write.
--- The two placeholders are record_entry.sql and event_entry.sql of migrations/baseline.
-select s.entry, s.part_salt, s.params, s.result, s.effects, s.context, s.details
+-- $5: the size of the bundle. Parts that an erasure behind it has left are named by no entry of the bundle.
+-- The placeholders are record_entry.sql, event_entry.sql and erased_entry.sql of migrations/baseline.
+select s.entry, s.entry_left, s.part_salt, s.params, s.result, s.effects, s.context, s.details
 from (
-    select l.leaf_index, l.entry, coalesce(r.part_salt, v.part_salt)::text as part_salt,
+    select l.leaf_index, l.entry, left_of.entry as entry_left,
+           case when left_of.erasure is null or z.leaf_index < $5::bigint then coalesce(r.part_salt, v.part_salt)::text end as part_salt,
            x.params, x.result, x.effects, x.context, y.details,
            sum(coalesce(octet_length(x.params::text), 0) + coalesce(octet_length(x.result::text), 0)
                + coalesce(octet_length(x.effects::text), 0) + coalesce(octet_length(x.context::text), 0)
                + coalesce(octet_length(y.details::text), 0)) over (order by l.leaf_index) as bytes
     from countersign.leaf l
+    cross join lateral (
+{erased_entry}
+    ) left_of
+    left join countersign.leaf z on z.log_no = l.log_no and z.event_id = left_of.erasure
     left join countersign.record r on r.id = l.record_id
     left join lateral (
 {record_entry}

@@ -1,10 +1,11 @@
 //! The ledger as evidence, for people who may see every account. `read` reads it. `seal` appends records and events
 //! to the log as leaves, and `sign` and `witnesses` sign its checkpoints. `prove` and `export` make proofs and
-//! bundles, `verify` compares the records with the log, and `prune` removes old records. The log and its rules are in
+//! bundles, `verify` compares the records with the log, `prune` removes old records, and `erase` takes values from them. The log and its rules are in
 //! `migrations/baseline/70_log.sql`; `docs/topics/audit.md` says what it proves. `reads` is the log of reads, which
 //! is separate from this log.
 
 mod checkpoints;
+mod erase;
 mod export;
 mod finding;
 mod prove;
@@ -28,6 +29,7 @@ use pg::{PipelineStatement, PooledSession, Session, WriterPool};
 use tokio::time::Instant;
 
 pub use checkpoints::{KeptCheckpoint, LogKey, SignatureState, TrustedKeys};
+pub use erase::{ERASE_TOOL, Erased, ErasurePlan, ErasureScope, FoundValues, LookedFor, WaitingValues};
 pub use export::{ExportError, Exported, Parts};
 pub use finding::{Discrepancy, VerifyFinding};
 pub use prove::ProveError;

@@ -12,7 +12,7 @@ use super::checkpoints::{KeptCheckpoint, StoredCheckpoints, TrustedKeys, load_ch
 use super::finding::{Discrepancy, VerifyFinding};
 use super::tree::{LogState, hash, hash_list, tiles, unsigned};
 use super::{Audit, ask, begin_snapshot, number, one_row, unreadable};
-use crate::baseline::{EVENT_ENTRY, RECORD_ENTRY};
+use crate::baseline::{ERASED_ENTRY, EVENT_ENTRY, RECORD_ENTRY};
 
 /// What a verification has covered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,6 +23,13 @@ pub struct Verified {
     pub pruned: u64,
     /// The number of pruned records of which no checkpoint covers the pruning: only the tables say that there was one.
     pub pruned_unproved: u64,
+    /// The number of parts that erasures have taken values from.
+    pub erased: u64,
+    /// The number of entries that say so, and the index of the first of them.
+    pub erasures: u64,
+    pub first_erasure: u64,
+    /// The number of these entries that no checkpoint covers.
+    pub erasures_unproved: u64,
     /// The number of final records that are not in the log yet, and could not be verified.
     pub unsealed: i64,
     /// The number of records without an outcome.
@@ -50,6 +57,12 @@ const REMOVED_SQL: &str = "\
         where v.kind = 'prune' and cardinality(v.fields) = 6 \
           and v.fields[1] = 'person' and v.fields[3] = 'records' and v.fields[5] = 'made_before' \
           and v.fields[4] = (select sum(upper(o) - lower(o)) from unnest(v.removed) o)::text) p";
+/// What erasures have taken. $1 and $2 as for [`REMOVED_SQL`].
+const ERASED_SQL: &str = "\
+    select coalesce(sum(cardinality(string_to_array(v.fields[8], ' '))), 0)::text, count(*)::text, coalesce(min(l.leaf_index), 0)::text, \
+        count(*) filter (where not exists (select from unnest($1::integer[], $2::bigint[]) c (log_no, size) \
+            where c.log_no = l.log_no and l.leaf_index < c.size))::text \
+    from countersign.event v left join countersign.leaf l on l.event_id = v.id where v.kind = 'erase'";
 const NODES_SQL: &str = "select n.level::text, n.node_index::text, encode(n.hash, 'hex') from countersign.tree_node n \
     where n.log_no = $1::integer";
 const REST_SQL: &str = "\
@@ -72,6 +85,8 @@ struct Removed {
     all: Option<String>,
     /// Those of which no checkpoint covers the pruning.
     unproved: Option<String>,
+    /// The answer of [`ERASED_SQL`].
+    erased: [Option<String>; 4],
 }
 
 /// The answer of `verify.sql` for one batch.
@@ -162,6 +177,11 @@ async fn verify_all(session: &mut Session, trusted: &TrustedKeys, kept: &[KeptCh
         by_log.push((log.log_no, checkpoints));
     }
     let removed = Removed::load(session, &by_log).await?;
+    let [erased, erasures, first_erasure, erasures_unproved] = &removed.erased;
+    verified.erased = unsigned(erased.as_ref())?;
+    verified.erasures = unsigned(erasures.as_ref())?;
+    verified.first_erasure = unsigned(first_erasure.as_ref())?;
+    verified.erasures_unproved = unsigned(erasures_unproved.as_ref())?;
     for (log_no, checkpoints) in by_log {
         if let Err(finding) = verify_log(session, log_no, checkpoints, &removed, &mut verified).await? {
             return Ok(Err(finding));
@@ -221,6 +241,7 @@ async fn compare_entries(
     mut append: impl FnMut(&[Hash]) -> Result<(), VerifyFinding>,
 ) -> Outcome<u64> {
     let sql = include_str!("verify.sql").replace("{record_entry}", RECORD_ENTRY).replace("{event_entry}", EVENT_ENTRY);
+    let sql = sql.replace("{erased_entry}", ERASED_ENTRY);
     loop {
         let [log, from, most] = [log_no.to_string(), next.to_string(), BATCH.to_string()].map(Some);
         let params = [log, from, most, removed.all.clone(), removed.unproved.clone()];
@@ -261,7 +282,8 @@ impl Removed {
         let (logs, sizes): (Vec<String>, Vec<String>) = sizes.unzip();
         let params = [Some(text_array(&logs)), Some(text_array(&sizes))];
         let [all, unproved] = one_row(ask(session, REMOVED_SQL, &params).await?)?;
-        Ok(Self { all, unproved })
+        let erased = one_row(ask(session, ERASED_SQL, &params).await?)?;
+        Ok(Self { all, unproved, erased })
     }
 }
 

@@ -1,7 +1,10 @@
 -- The next leaves of the log $1 from index $2, at most $3: their number, the last index, their hashes, and what is wrong first.
--- $4: what was pruned, as an int8multirange; $5: the part of it for which no checkpoint covers a pruning. The two placeholders are record_entry.sql and event_entry.sql of migrations/baseline.
+-- $4: what was pruned, as an int8multirange; $5: the part of it for which no checkpoint covers a pruning. The placeholders are record_entry.sql, event_entry.sql and erased_entry.sql of migrations/baseline.
 with batch as materialized (
-    select * from countersign.leaf l
+    select l.*, left_of.entry as entry_left from countersign.leaf l
+    cross join lateral (
+{erased_entry}
+    ) left_of
     where l.log_no = $1::integer and l.leaf_index >= $2::bigint order by l.leaf_index limit $3::bigint
 ), span as materialized (
     select coalesce((select l.record_id from countersign.leaf l
@@ -13,7 +16,7 @@ with batch as materialized (
         when r.id is null and $4::int8multirange @> b.record_id then null
         when r.id is null then 'missing'
         when $4::int8multirange @> b.record_id then 'returned'
-        when x.entry is distinct from b.entry then 'altered' end
+        when x.entry is distinct from b.entry_left then 'altered' end
     from batch b
     left join countersign.record r on r.id = b.record_id
     left join lateral (
@@ -23,7 +26,7 @@ with batch as materialized (
     union all
     select b.leaf_index, b.event_id, null, case
         when v.id is null then 'event missing'
-        when x.entry is distinct from b.entry then 'event altered' end
+        when x.entry is distinct from b.entry_left then 'event altered' end
     from batch b
     left join countersign.event v on v.id = b.event_id
     left join lateral (

@@ -38,7 +38,8 @@ select t.name, e.op::pg_catalog.text, coalesce(e.key_before, e.key), case when e
            from net c join countersign.tracked ct on ct.shape operator(pg_catalog.=) c.shape \
            where c.op operator(pg_catalog.<>) 'N' \
            group by c.shape, ct.name, c.op, c.by_trigger) n) end, t.shape, \
-    case when exists (select from pg_catalog.pg_class r where r.oid operator(pg_catalog.=) t.relation) then pg_catalog.row_security_active(t.relation) end \
+    case when exists (select from pg_catalog.pg_class r where r.oid operator(pg_catalog.=) t.relation) then pg_catalog.row_security_active(t.relation) end, \
+    pg_catalog.array_to_json(coalesce(e.erased, '{}')) \
 from (select l.*, pg_catalog.row_number() over (partition by l.shape order by l.position) as place_in_shape \
       from (select f.*, pg_catalog.row_number() over (order by f.position) as place, \
                 pg_catalog.sum(coalesce(pg_catalog.octet_length(f.before), 0) operator(pg_catalog.+) \
@@ -137,8 +138,9 @@ impl RecordedEffects {
                     counts,
                     shape,
                     has_policy,
+                    erased,
                 ],
-            ) = <[Option<String>; 16]>::try_from(row)
+            ) = <[Option<String>; 17]>::try_from(row)
             else {
                 continue;
             };
@@ -161,6 +163,7 @@ impl RecordedEffects {
                 after,
                 has_sensitive_changes: is_hidden.as_deref() == Some("t"),
                 unchanged: list(unchanged),
+                erased: list(erased),
                 columns,
                 sensitive,
                 types,
@@ -276,6 +279,8 @@ pub(crate) struct RecordedChange {
     has_sensitive_changes: bool,
     /// The numbers, from 1, of large columns that an update did not change. The image before the update omits them.
     unchanged: Vec<usize>,
+    /// The numbers, from 1, of the columns that the change set and whose values were erased: `[erased]` in both images.
+    erased: Vec<usize>,
     columns: Vec<String>,
     /// The sensitive columns, which no image contains.
     sensitive: Vec<String>,
@@ -362,13 +367,15 @@ impl RecordedChange {
     }
 
     fn changed(&self, before: Option<&str>, after: Option<&str>) -> Columns<ColumnEffect> {
-        let is_unchanged = |name: &String| {
+        let is_in = |numbers: &[usize], name: &String| {
             let number = self.columns.iter().position(|one| one == name).map(|at| at + 1);
-            number.is_some_and(|number| self.unchanged.contains(&number))
+            number.is_some_and(|number| numbers.contains(&number))
         };
+        let is_changed =
+            |name: &String, differs: bool| (differs || is_in(&self.erased, name)) && !is_in(&self.unchanged, name);
         let cell = |value: Option<String>| Value::from(value).into();
         let both = self.values(before).into_iter().zip(self.values(after));
-        both.filter(|((name, before), (_, after))| before != after && !is_unchanged(name))
+        both.filter(|((name, before), (_, after))| is_changed(name, before != after))
             .map(|((name, before), (_, after))| {
                 (name.clone(), ColumnEffect::Changed { before: cell(before), after: cell(after) })
             })
@@ -426,6 +433,7 @@ mod tests {
             after: after.map(str::to_owned),
             has_sensitive_changes: false,
             unchanged: vec![3],
+            erased: Vec::new(),
             columns: ["id", "status", "note", "secret"].map(str::to_owned).to_vec(),
             sensitive: vec!["secret".to_owned()],
             types: ["integer", "character varying(9)", "text", "text"].map(str::to_owned).to_vec(),

@@ -18,7 +18,7 @@ const BEGIN_SQL: &str = concat!(
     rfc3339!("coalesce(w.completed_at, e.changed_at)"),
     " as changed_at, case when $4::text is null then e.origin end as origin, t.name, e.op::text as op, coalesce(e.key_before, e.key) as key, \
      case when e.bytes <= $5::bigint then e.before end as before, case when e.bytes <= $5::bigint then e.after end as after, e.bytes > $5::bigint as is_cut, \
-     e.secret_before is distinct from e.secret_after as has_sensitive_changes, to_json(coalesce(e.unchanged, '{}')) as unchanged, to_json(t.columns) as columns, to_json(t.sensitive) as sensitive, t.shape::text as shape, \
+     e.secret_before is distinct from e.secret_after as has_sensitive_changes, to_json(coalesce(e.unchanged, '{}')) as unchanged, to_json(coalesce(e.erased, '{}')) as erased, to_json(t.columns) as columns, to_json(t.sensitive) as sensitive, t.shape::text as shape, \
      case when exists (select from pg_class k where k.oid = t.relation) then coalesce(row_security_active(t.relation), false) else false end as has_policy \
      from (select f.*, sum(coalesce(octet_length(f.before), 0) + coalesce(octet_length(f.after), 0)) over (order by f.position desc) as bytes \
            from (select c.* from ("

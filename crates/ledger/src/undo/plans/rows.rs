@@ -15,7 +15,7 @@ select t.name, case when w.before is null then 'D' when w.after is null then 'I'
     case when not w.is_cut then w.after end, case when not w.is_cut then w.before end, w.is_cut, \
     w.secret_before is distinct from w.secret_after, '[]', array_to_json(t.columns), array_to_json(t.sensitive), \
     array_to_json(t.types), false, w.count, null, t.shape, \
-    case when exists (select from pg_class r where r.oid = t.relation) then row_security_active(t.relation) end \
+    case when exists (select from pg_class r where r.oid = t.relation) then row_security_active(t.relation) end, '[]' \
 from (select n.*, count(*) over () as count, \
           $2::bigint is not null and sum(coalesce(octet_length(n.before), 0) + coalesce(octet_length(n.after), 0)) \
               over (order by n.last_position, n.key) > 1048576 as is_cut \
