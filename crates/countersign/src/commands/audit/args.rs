@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use http_client::HttpsUrl;
 use ledger::RecordStatus;
 use review::RowKey;
@@ -48,6 +48,16 @@ pub(crate) enum AuditCommand {
     /// Remove final records that are older than 90 days. The log keeps their entries, and one that says which
     /// were removed, when and by whom.
     Prune(With<PruneArgs>),
+    /// Erase the values of a row, a column or a person from the ledger. Proofs stay valid, and the log says what
+    /// was erased. Two people agree to it.
+    ///
+    /// Prints what would be erased, and proposes it with --reason. Another person approves it with `countersign
+    /// proposals approve`, which erases it.
+    #[command(
+        after_help = "Exit codes:\n  0  erased, or only planned\n  1  nothing was erased: it waits for another person, or it failed\n  \
+        2  the arguments are wrong"
+    )]
+    Erase(With<EraseArgs>),
     /// Give the ledger of a copied or restored database a log of its own. Open proposals of the original end
     /// in it.
     Fork(With<ForkArgs, SignedKeys>),
@@ -164,8 +174,8 @@ pub(crate) struct VerifyArgs {
     /// Verify the proof of one entry in this file instead.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "checkpoint"])]
     pub(crate) proof: Option<PathBuf>,
-    /// Print one JSON object: verdict, origin, size, root, entries, parts, withheld, findings. For bundles and
-    /// proofs.
+    /// Print one JSON object: verdict, origin, size, root, entries, parts, withheld, erased, findings. For bundles
+    /// and proofs.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -238,6 +248,45 @@ pub(crate) struct WitnessAddArgs {
 pub(crate) struct WitnessRemoveArgs {
     /// The public key of the witness, as `audit witness list` prints it.
     pub(crate) vkey: VerifierKey,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["row", "column", "actor", "record", "request"]))]
+pub(crate) struct EraseArgs {
+    /// What is recorded of one row of a tracked table, and its values wherever they are: shop.customer:17.
+    #[arg(long, value_name = "TABLE:KEY", value_parser = row)]
+    pub(crate) row: Option<(String, String, RowKey)>,
+    /// The values of one column of a tracked table: shop.customer.email.
+    #[arg(long, value_name = "TABLE.COLUMN", value_parser = column)]
+    pub(crate) column: Option<(String, String)>,
+    /// The name of a person on whose behalf calls were made, wherever it is but in the entries of the log.
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) actor: Option<String>,
+    /// All values of one record: its correlation id, or the first characters.
+    #[arg(long, value_name = "ID", value_parser = short_id::parse)]
+    pub(crate) record: Option<IdPrefix>,
+    /// Go on with an erasure that was approved and interrupted: the id of its proposal.
+    #[arg(long, value_name = "ID", value_parser = short_id::parse, conflicts_with_all = ["reason", "plan", "yes"])]
+    pub(crate) request: Option<IdPrefix>,
+    /// Reason, which the log keeps, such as the number of the request. It must not name the person.
+    #[arg(long, value_name = "TEXT", required_unless_present_any = ["plan", "request"], value_parser = words::reason)]
+    pub(crate) reason: Option<String>,
+    /// Print what would be erased, and propose nothing.
+    #[arg(long)]
+    pub(crate) plan: bool,
+    /// Propose it without asking.
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+fn row(text: &str) -> Result<(String, String, RowKey), String> {
+    let (table, key) = text.split_once(':').ok_or("a row is a table and a key, such as shop.customer:17")?;
+    Ok((text.to_owned(), table.to_owned(), RowKey::parse(key)?))
+}
+
+fn column(text: &str) -> Result<(String, String), String> {
+    let (table, column) = text.rsplit_once('.').ok_or("a column is shop.customer.email: schema, table and column")?;
+    Ok((table.to_owned(), column.to_owned()))
 }
 
 #[derive(Debug, Args)]

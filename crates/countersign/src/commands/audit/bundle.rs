@@ -55,6 +55,7 @@ fn describe(report: &Report, verified: &str) -> Vec<String> {
             "{} entries were verified, with {} parts; {} parts are not here.",
             report.entries, report.parts, report.withheld
         ));
+        lines.extend(erased(report.erased, report.erasures, report.first_erasure));
         lines.extend(
             report
                 .cosigned
@@ -63,6 +64,12 @@ fn describe(report: &Report, verified: &str) -> Vec<String> {
         );
     }
     lines
+}
+
+/// What erasures have taken from the parts, if there were any.
+pub(super) fn erased(parts: u64, entries: u64, first: u64) -> Option<String> {
+    let by = if entries == 1 { format!("entry {first}") } else { format!("{entries} entries, first {first}") };
+    (entries > 0).then(|| format!("{parts} parts erased by {by}."))
 }
 
 fn as_json(report: &Report) -> serde_json::Value {
@@ -76,6 +83,7 @@ fn as_json(report: &Report) -> serde_json::Value {
         "entries": report.entries,
         "parts": report.parts,
         "withheld": report.withheld,
+        "erased": report.erased,
         "findings": findings,
     })
 }

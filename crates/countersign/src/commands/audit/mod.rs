@@ -4,6 +4,7 @@ pub(crate) mod age;
 pub(crate) mod args;
 mod bundle;
 mod counts;
+pub(crate) mod erase;
 mod export;
 mod fork;
 mod list;
@@ -51,6 +52,7 @@ pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::R
         AuditCommand::Verify(With { own: arguments, .. }) => {
             return on_each(settings, false, async |own| Ok(verify::run(&arguments, Some(own)).await)).await;
         }
+        AuditCommand::Erase(arguments) => return erase::run(arguments.own, settings.database()?).await,
         AuditCommand::Row(arguments) => row::run(arguments.own, settings.database()?).await?,
         AuditCommand::Export(arguments) => export::run(&arguments.own, settings.database()?).await?,
         AuditCommand::Prove(arguments) => prove::entry(&arguments.own, settings.database()?).await?,

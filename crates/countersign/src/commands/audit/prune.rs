@@ -75,14 +75,18 @@ async fn seal(audit: &Audit) -> anyhow::Result<()> {
 async fn prune(audit: &Audit, older_than: Age) -> anyhow::Result<Pruned> {
     seal(audit).await?;
     audit.prune(older_than, &os_user::name()).await.map_err(|error| {
-        let error = anyhow::Error::from(error);
-        let what = if may_not(&error) {
-            "this login may not prune: use a member of countersign_owner, such as the role that ran `countersign init`"
-        } else {
-            "not everything was pruned; what was is recorded in the ledger, and it can be run again"
-        };
-        error.context(what)
+        removal_failed(
+            error.into(),
+            "this login may not prune: use a member of countersign_owner, such as the role that ran `countersign init`",
+            "not everything was pruned; what was is recorded in the ledger, and it can be run again",
+        )
     })
+}
+
+/// The error of a pruning or an erasure: its login may not do that, or it can be run again.
+pub(super) fn removal_failed(error: anyhow::Error, login_may_not: &'static str, again: &'static str) -> anyhow::Error {
+    let what = if may_not(&error) { login_may_not } else { again };
+    error.context(what)
 }
 
 /// Whether the login lacks a privilege, so that a retry cannot succeed.

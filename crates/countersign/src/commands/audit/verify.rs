@@ -12,7 +12,7 @@ use super::args::VerifyArgs;
 use super::bundle;
 use crate::connection;
 use crate::settings::DatabaseSettings;
-use crate::terminal::print_line;
+use crate::terminal::{print_line, print_lines};
 
 /// The exit code if nothing could be verified.
 const NOT_VERIFIED: u8 = 2;
@@ -96,7 +96,7 @@ fn disagree(finding: &impl std::fmt::Display) -> ExitCode {
 
 /// Seals the records of the last minute. An auditor's login or a standby may be unable to write, and a copy has no
 /// log of its own: then these records stay unsealed.
-async fn seal(audit: &Audit) -> anyhow::Result<()> {
+pub(super) async fn seal(audit: &Audit) -> anyhow::Result<()> {
     match audit.seal().await {
         Ok(_) => Ok(()),
         Err(error)
@@ -112,8 +112,19 @@ async fn seal(audit: &Audit) -> anyhow::Result<()> {
 }
 
 fn summary(verified: &Verified, is_given: bool) {
-    let Verified { entries, records, pruned, pruned_unproved, unsealed, pending, checkpoints, ignored, signed, kept } =
-        verified;
+    let Verified {
+        entries,
+        records,
+        pruned,
+        pruned_unproved,
+        unsealed,
+        pending,
+        checkpoints,
+        ignored,
+        signed,
+        kept,
+        ..
+    } = verified;
     print_line(&format!(
         "The ledger agrees with its log: {records} records in {entries} entries, {pruned} pruned since."
     ));
@@ -121,6 +132,10 @@ fn summary(verified: &Verified, is_given: bool) {
         print_line(&format!(
             "Only the tables say that {pruned_unproved} of these were pruned: no checkpoint covers the event of the pruning."
         ));
+    }
+    print_lines(bundle::erased(verified.erased, verified.erasures, verified.first_erasure));
+    if verified.erasures_unproved > 0 {
+        print_line(&format!("No checkpoint covers {} of these entries.", verified.erasures_unproved));
     }
     print_line(&format!("Not sealed yet: {unsealed} final records. Pending: {pending}."));
     print_line(&match (*checkpoints, is_given) {

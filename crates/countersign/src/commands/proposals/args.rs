@@ -1,7 +1,7 @@
 //! The arguments of `countersign proposals`.
 
 use clap::{Args, Subcommand};
-use ledger::proposals::{MAX_REASON_CHARS, ProposalStatus};
+use ledger::proposals::ProposalStatus;
 use types::{AccountId, IdPrefix};
 
 use crate::commands::words;
@@ -18,7 +18,7 @@ pub(crate) enum ProposalsCommand {
     ///
     /// Prints one JSON object per line, or text on a terminal.
     Watch(With<WatchArgs>),
-    /// Approve a pending proposal. A server that serves the tool then executes it.
+    /// Approve a pending proposal. A server that serves the tool then executes it; an erasure is carried out here.
     ///
     /// Shows the proposal first. On a terminal it asks; elsewhere it needs --digest or --yes. Exactly what was
     /// shown is approved. Needs a database login with the role countersign_approver. That login and the user of
@@ -103,6 +103,9 @@ pub(crate) struct ApproveArgs {
     /// Approve without asking.
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Your name, if you approve an erasure. Default: the user of the operating system.
+    #[arg(long = "as", value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) name: Option<String>,
     /// Seconds to wait until a server has executed it, 0 to 3600.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=3600))]
     pub(crate) wait: u32,
@@ -114,7 +117,7 @@ pub(crate) struct AskArgs {
     #[arg(value_name = "ID", value_parser = short_id::parse)]
     pub(crate) id: IdPrefix,
     /// The question, of at most 1000 characters.
-    #[arg(value_name = "TEXT", value_parser = reason)]
+    #[arg(value_name = "TEXT", value_parser = words::reason)]
     pub(crate) question: String,
 }
 
@@ -124,21 +127,11 @@ pub(crate) struct RejectArgs {
     #[arg(value_name = "ID", value_parser = short_id::parse)]
     pub(crate) id: IdPrefix,
     /// Reason, which the agent gets.
-    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    #[arg(long, value_name = "TEXT", value_parser = words::reason)]
     pub(crate) reason: Option<String>,
 }
 
 fn digest(text: &str) -> Result<String, String> {
     let is_digest = text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     if is_digest { Ok(text.to_owned()) } else { Err("a digest takes 64 hexadecimal digits (0-9, a-f)".to_owned()) }
-}
-
-fn reason(text: &str) -> Result<String, String> {
-    match text.trim() {
-        "" => Err("a reason or a question needs a text; leave --reason out if there is none".to_owned()),
-        text if text.chars().count() > MAX_REASON_CHARS => {
-            Err(format!("a reason or a question takes {MAX_REASON_CHARS} characters at most"))
-        }
-        text => Ok(text.to_owned()),
-    }
 }

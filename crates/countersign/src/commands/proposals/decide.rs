@@ -14,6 +14,7 @@ use types::{IdPrefix, visible};
 use super::args::{ApproveArgs, AskArgs, RejectArgs};
 use super::show::{approver, decider, progress};
 use super::{find, open_to_decide, refused, show};
+use crate::commands::audit::erase;
 use crate::settings::DatabaseSettings;
 use crate::terminal::os_user;
 use crate::terminal::{ask, is_interactive, print_line, print_lines};
@@ -25,7 +26,11 @@ pub(crate) async fn approve(arguments: &ApproveArgs, settings: &DatabaseSettings
     let since = show::since(&ledger, &mut shown, settings).await?;
     show::print(&shown, since.as_ref(), arguments.full);
     print_line("");
-    let who = os_user::name();
+    ensure!(
+        arguments.name.is_none() || erase::is_erasure(&shown),
+        "--as is for erasures: others are approved as the user of the operating system"
+    );
+    let who = arguments.name.clone().unwrap_or_else(os_user::name);
     let nonce = proposals.begin_decision(shown.proposal_id).await.map_err(|failure| refused(&failure))?;
     agree(arguments, &shown, &who).await?;
     let choice = Decision::Confirm { digest: shown.digest.clone() };
@@ -33,6 +38,10 @@ pub(crate) async fn approve(arguments: &ApproveArgs, settings: &DatabaseSettings
     let mut proposal = decided.map_err(|failure| refused(&failure))?;
     if shown.status == ProposalStatus::Pending {
         print_line(&approved(&shown, &proposal));
+    }
+    if erase::is_erasure(&proposal) && proposal.status == ProposalStatus::Confirmed {
+        erase::carry_out(&ledger.audit(), proposal.proposal_id).await?;
+        return Ok(ExitCode::SUCCESS);
     }
     if arguments.wait > 0 && proposal.status == ProposalStatus::Confirmed {
         let deadline = Instant::now() + Duration::from_secs(arguments.wait.into());

@@ -81,7 +81,7 @@ async fn watch(proposals: &Proposals, is_json: bool, asks: Option<&DatabaseSetti
 /// Shows the proposal and asks. What is not approved still waits.
 async fn ask_about(id: ProposalId, settings: &DatabaseSettings) {
     let Ok(id) = short_id::parse(&id.to_string()) else { return };
-    let arguments = ApproveArgs { id, digest: None, yes: false, full: false, wait: 0 };
+    let arguments = ApproveArgs { id, digest: None, yes: false, name: None, full: false, wait: 0 };
     if let Err(error) = decide::approve(&arguments, settings).await {
         print_error(&format!("{error:#}"));
     }
