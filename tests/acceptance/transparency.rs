@@ -3,6 +3,7 @@
 
 mod copies;
 mod entries;
+mod erasures;
 mod export;
 mod go;
 mod prunings;
