@@ -144,10 +144,10 @@ comment on column countersign.record.xid is 'The transaction that inserted the r
 create unique index record_id     on countersign.record (id);
 create index record_slot          on countersign.record (slot, id) where slot is not null;
 create index record_account       on countersign.record (account_id, id);
--- For people: the pages that may have a time, a session or an actor. A write does nothing for it; autovacuum adds each range once it is full.
-create index record_range        on countersign.record using brin (completed_at,
-    session_id text_bloom_ops (n_distinct_per_range = 1000, false_positive_rate = 0.001),
-    actor text_bloom_ops (n_distinct_per_range = 200, false_positive_rate = 0.001)) with (autosummarize = on);
+create index record_completed     on countersign.record using brin (completed_at) with (autosummarize = on);
+-- A success has no entry in these two.
+create index record_unsuccessful  on countersign.record (id) where status <> 'success';
+create index record_unsuccessful_of on countersign.record (account_id, id) where status <> 'success';
 create index record_duplicate_of  on countersign.record (duplicate_of) where duplicate_of is not null;
 
 create view countersign.mutation with (security_barrier) as

@@ -46,10 +46,13 @@ begin
         where o.relation = of_relation and array(select (k, o.numbers[array_position(o.columns, k)], o.type_ids[array_position(o.columns, k)])::text
                                                  from unnest(o.key_columns) k)
               <> array(select (k, t.numbers[array_position(t.columns, k)], t.type_ids[array_position(t.columns, k)])::text from unnest(t.key_columns) k));
-    select max(o.changed_at) into truncated from countersign.effect e
+    -- Two transactions cannot truncate a table at the same time, so the last one counts. Its hash is null, as its key: `effect_row` has it.
+    select max(o.changed_at) into truncated
+    from (select l.* from countersign.effect l
+          where l.relation = of_relation and hashtextextended(l.key, 0) is null and l.key is null and l.op = 'T'
+          order by l.position desc limit 1) e
     join countersign.effect o on o.correlation_id is null and o.xid = e.xid and o.changed_at >= e.changed_at
-         and countersign.ledger_era(o.changed_at) = countersign.ledger_era(e.changed_at)
-    where e.relation = of_relation and e.key is null and e.op = 'T';
+         and countersign.ledger_era(o.changed_at) = countersign.ledger_era(e.changed_at);
     known_from := greatest(t.unbroken_since, (select p.until from countersign.pruned_changes p), truncated, other_key);
 end $$;
 comment on function countersign.history_extent(oid) is

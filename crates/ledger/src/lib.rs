@@ -42,7 +42,7 @@ pub mod undo;
 
 pub use baseline::{BASELINE, BASELINE_GRANTS};
 pub use evidence::catalog_version::{CatalogVersion, WatchedTables};
-pub use evidence::records::{RecordStatus, Records, Undoable, UndoneTool};
+pub use evidence::records::{RecentRecords, RecordStatus, Records, Undoable, UndoneTool};
 pub use evidence::time_range::TimeRangeError;
 pub use evidence::tracking::{Coverage, CoveredTable, Gap, Tracking, TrackingProblem};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};

@@ -2,7 +2,7 @@
 
 use ledger::TimeRangeError;
 use ledger::audit::{
-    Audit, LedgerNames, LogKey, PlannedWrite, ProveError, Record, RecordFilter, RecordLine, RowError, SessionActivity,
+    Audit, LedgerNames, LogKey, PlannedWrite, ProveError, Record, RecordFilter, RecordList, RowError, SessionActivity,
     SignatureState, TrackedRow, WitnessState,
 };
 use ledger::proposals::{Proposal, Proposals};
@@ -52,12 +52,12 @@ impl RecordReader {
         })
     }
 
-    pub async fn list(&self, filter: &RecordFilter) -> Result<Vec<RecordLine>, Error> {
-        let (lines, masks) = (self.audit.list(filter).await?, self.masks().await?);
-        Ok(match &masks.0 {
-            Some(masks) => lines.into_iter().map(|line| RowMasks::record_line(masks, line)).collect(),
-            None => lines,
-        })
+    pub async fn list(&self, filter: &RecordFilter) -> Result<RecordList, Error> {
+        let (mut list, masks) = (self.audit.list(filter).await?, self.masks().await?);
+        if let Some(masks) = &masks.0 {
+            list.records = list.records.into_iter().map(|line| RowMasks::record_line(masks, line)).collect();
+        }
+        Ok(list)
     }
 
     pub async fn some(&self, ids: &[CorrelationId]) -> Result<Vec<PlannedWrite>, Error> {

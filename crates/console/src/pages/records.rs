@@ -6,7 +6,7 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use ledger::audit::{LedgerNames, PlannedWrite, RecordFilter, RowError};
+use ledger::audit::{LedgerNames, PlannedWrite, RecordFilter, RecordList, RowError};
 use ledger::{RecordStatus, TimeRangeError};
 use review::sentences::short_id;
 use serde_json::{Map, Value, json};
@@ -23,6 +23,9 @@ use crate::text::{optional, params, proposer, query_string};
 
 /// The number of records on a page.
 const PAGE: u32 = 50;
+
+/// The number of records that are searched for those of a page.
+const LOOK: u32 = 20_000;
 
 /// The number of records that an export reads at once, and the maximum number of records in an export.
 const EXPORT_PAGE: u32 = 500;
@@ -49,6 +52,8 @@ struct Page<'a> {
     suggestions: Vec<String>,
     lines: Vec<RecordLine>,
     older: Option<String>,
+    /// Whether only some records were searched.
+    is_partial: bool,
     export: String,
     problem: Option<String>,
 }
@@ -86,7 +91,7 @@ impl RecordQuery {
         query_string([("q", Some(self.line.to_string())), ("before", before)])
     }
 
-    async fn filter(&self, database: &ConsoleDatabase, limit: u32) -> Result<RecordFilter, FilterError> {
+    async fn filter(&self, database: &ConsoleDatabase, limit: u32, look: u32) -> Result<RecordFilter, FilterError> {
         let text = |key| self.line.get(key).map(str::to_owned);
         let time = |key: SearchKey| {
             let time = self.line.get(key).map(str::parse::<Moment>).transpose();
@@ -111,6 +116,7 @@ impl RecordQuery {
             time: database.records.time_range(since, before).await?,
             row,
             before: self.older_than,
+            look,
         })
     }
 
@@ -171,12 +177,13 @@ pub(crate) async fn list(
         suggestions: query.as_ref().map(|query| query.suggestions(&names)).unwrap_or_default(),
         lines: Vec::new(),
         older: None,
+        is_partial: false,
         export: String::new(),
         problem: None,
     };
     let found = async {
         let query = query?;
-        let filter = query.filter(&state.database, PAGE + 1).await?;
+        let filter = query.filter(&state.database, PAGE + 1, LOOK).await?;
         Ok((query, filter))
     };
     let (query, filter) = match found.await {
@@ -188,11 +195,12 @@ pub(crate) async fn list(
             }));
         }
     };
-    let mut records = state.database.records.list(&filter).await?;
+    let RecordList { mut records, stopped_at } = state.database.records.list(&filter).await?;
     let is_cut = records.len() > PAGE as usize;
     records.truncate(PAGE as usize);
     let last = records.last().and_then(|record| record.id).filter(|_| is_cut);
-    page.older = last.map(|id| query.with_before(Some(id.to_string())));
+    page.is_partial = stopped_at.is_some();
+    page.older = last.or(stopped_at.map(|stopped| stopped.id)).map(|id| query.with_before(Some(id.to_string())));
     page.export = query.with_before(None);
     page.lines = records.iter().map(record_line).collect();
     Ok(render(&page))
@@ -214,7 +222,7 @@ pub(crate) async fn export(
     State(state): State<DatabaseState>,
     Query(given): Query<Vec<(String, String)>>,
 ) -> Response {
-    let filter = async { RecordQuery::parse(&given)?.filter(&state.database, EXPORT_PAGE).await };
+    let filter = async { RecordQuery::parse(&given)?.filter(&state.database, EXPORT_PAGE, u32::MAX).await };
     let filter = match filter.await {
         Ok(filter) => filter,
         Err(error) => {
@@ -227,7 +235,7 @@ pub(crate) async fn export(
             if written >= MAX_EXPORTED {
                 return Ok(None);
             }
-            let records = state.database.records.list(&filter).await?;
+            let records = state.database.records.list(&filter).await?.records;
             // Writes in flight have no id and come first.
             let Some(before) = records.last().map(|last| last.id) else {
                 return Ok(None);

@@ -34,7 +34,7 @@ pub use export::{ExportError, Exported, Parts};
 pub use finding::{Discrepancy, VerifyFinding};
 pub use prove::ProveError;
 pub use prune::{PrunePlan, Pruned};
-pub use read::{LedgerNames, RecordFilter, RecordName, SessionActivity, ToolCounts};
+pub use read::{LedgerNames, RecordFilter, RecordList, RecordName, SessionActivity, StoppedAt, ToolCounts};
 pub use record::{PlannedWrite, Record, RecordApproval, RecordLine, RecordUndo};
 pub use row::{RowError, TrackedRow};
 pub use row_for_agent::{HistoryExtent, HistoryGap, RowForAgent, TableForAgent};

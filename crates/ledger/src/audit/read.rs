@@ -7,6 +7,7 @@ use types::{CorrelationId, IdPrefix, TimeRange};
 use super::Audit;
 use super::record::{PlannedWrite, Record, RecordLine};
 use super::row::TrackedRow;
+use crate::evidence::newest::{LOOKED_AT, Newest, Params};
 use crate::evidence::records::RecordStatus;
 use crate::evidence::values::{array, rfc3339};
 
@@ -30,31 +31,51 @@ pub struct RecordFilter {
     pub row: Option<TrackedRow>,
     /// Only records older than the one with this `id` (not its correlation id).
     pub before: Option<i64>,
+    /// How many records are looked at, to the next multiple of 2000; those of one row are all looked at.
+    pub look: u32,
+}
+
+/// The records that a filter selects.
+#[derive(Debug, Default)]
+pub struct RecordList {
+    /// Newest first.
+    pub records: Vec<RecordLine>,
+    /// Where the search stopped, if older records may match.
+    pub stopped_at: Option<StoppedAt>,
+}
+
+/// The last record that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct StoppedAt {
+    pub id: i64,
+    /// When it ended.
+    pub completed_at: String,
 }
 
 /// A write is reversed if its chain of undos has an odd length: if an undo is undone, the write is in force again.
-const LIST_SQL: &str = concat!(
-    "select a.id, ",
-    rfc3339!("a.admitted_at"),
-    " as created_at, a.status, a.tool_name, a.account_id, a.actor, a.correlation_id, a.elapsed_ms, a.params_summary, \
-     a.result_summary, a.error_code, a.error_message, a.approval, a.client, a.reason, \
+const LIST_COLUMNS: &str = concat!(
+    "m.id, ",
+    rfc3339!("m.admitted_at"),
+    " as created_at, m.status, m.tool_name, m.account_id, m.actor, m.correlation_id, m.elapsed_ms, m.params_summary, \
+     m.result_summary, m.error_code, m.error_message, m.approval, m.client, m.reason, \
      (with recursive reversed (by, times) as ( \
-          select v.reversed_by, 1 from countersign.reversal v where v.correlation_id = a.correlation_id \
+          select v.reversed_by, 1 from countersign.reversal v where v.correlation_id = m.correlation_id \
           union all \
           select v.reversed_by, r.times + 1 from reversed r join countersign.reversal v on v.correlation_id = r.by) \
-      select coalesce(max(r.times), 0) % 2 = 1 from reversed r) as is_reversed \
-     from countersign.mutation a \
-     where ($1::text is null or a.tool_name = $1) and ($2::text is null or a.status = $2) \
-       and ($3::text is null or a.account_id = $3) \
-       and ($4::timestamptz is null or a.admitted_at >= $4) \
-       and ($5::bigint is null or a.id < $5) \
-       and ($7::text is null or a.actor = $7) \
-       and ($8::text is null or starts_with(a.session_id, $8)) \
-       and ($9::timestamptz is null or a.admitted_at < $9) \
-       and ($10::oid is null or exists (select from countersign.effect e where e.correlation_id = a.correlation_id \
-            and e.relation = $10 and ($11::text is null or e.key = $11 or e.key_before = $11))) \
-     order by a.id desc nulls first, a.admitted_at desc limit $6::bigint"
+      select coalesce(max(r.times), 0) % 2 = 1 from reversed r) as is_reversed"
 );
+
+/// The newest changes of a row whose writes are listed.
+const MAX_OF_ROW: u32 = 10_000;
+
+/// The newest record before a time, of those that ended from `$2` hours before it to an hour after it. The sum keeps
+/// PostgreSQL from reading back from the newest record.
+const BEFORE_SQL: &str = "select max(r.id + 0) as id from countersign.record r \
+     where r.completed_at >= $1::timestamptz - make_interval(hours => $2::integer) \
+       and r.completed_at < $1::timestamptz + interval '1 hour' and r.admitted_at < $1::timestamptz";
+
+/// The hours that are tried: the first range that has a record is small, unless nothing was written for long.
+const BEFORE_HOURS: [u32; 5] = [1, 24, 30 * 24, 365 * 24, 1_000_000];
 
 /// The columns that identify a record.
 const FIND_SQL: &str = concat!(
@@ -89,11 +110,13 @@ const SHOW_SQL: &str = concat!(
      where a.correlation_id = $1::uuid"
 );
 
+/// A record ends after it was admitted, so the index over its end finds those of a time.
 const COUNTS_SQL: &str = "\
     select a.tool_name, count(*) filter (where a.status = 'pending') as pending, \
         count(*) filter (where a.status = 'success') as success, count(*) filter (where a.status = 'failure') as failure, \
         count(*) filter (where a.status = 'duplicate') as duplicate, count(*) as total \
-    from countersign.mutation a \
+    from (select r.tool_name, r.status, r.admitted_at from countersign.record r where r.completed_at >= coalesce($1::timestamptz, '-infinity') \
+          union all select m.tool_name, m.status, m.admitted_at from countersign.mutation m where m.status = 'pending') a \
     where $1::timestamptz is null or a.admitted_at >= $1 \
     group by rollup (a.tool_name) order by a.tool_name nulls last";
 
@@ -198,32 +221,101 @@ impl Audit {
         self.records.rows(ACTIVITY_SQL, &[]).await
     }
 
-    /// The records that the filter selects, newest first.
-    pub async fn list(&self, query: &RecordFilter) -> Result<Vec<RecordLine>, pg::Error> {
-        let mut records: Vec<RecordLine> = Vec::new();
-        let (mut left, mut before) = (query.limit, query.before);
+    /// The records that the filter selects.
+    pub async fn list(&self, query: &RecordFilter) -> Result<RecordList, pg::Error> {
+        let mut list = RecordList::default();
+        let (mut left, mut before, mut looked_at) = (query.limit, query.before, 0);
+        if let (Some(to), None) = (query.time.to, before) {
+            // Writes in flight have no place among the records.
+            if query.status.is_none_or(|status| status == RecordStatus::Pending) {
+                let pending = RecordFilter { status: Some(RecordStatus::Pending), ..query.clone() };
+                list.records = self.page(&pending, left.min(PAGE), None).await?;
+                left -= left.min(u32::try_from(list.records.len()).unwrap_or(u32::MAX));
+            }
+            before = Some(self.newest_before(&types::rfc3339(to)).await?.map_or(0, |id| id + 1));
+        }
         while left > 0 {
             let page = left.min(PAGE);
-            let params = [
-                query.tool_name.clone(),
-                query.status.map(|status| status.as_str().to_owned()),
-                query.account_id.clone(),
-                query.time.from.map(types::rfc3339),
-                before.map(|id| id.to_string()),
-                Some(page.to_string()),
-                query.actor.clone(),
-                query.session.clone(),
-                query.time.to.map(types::rfc3339),
-                query.row.as_ref().map(|row| row.relation.clone()),
-                query.row.as_ref().and_then(|row| row.key.clone()),
-            ];
-            let found: Vec<RecordLine> = self.records.rows(LIST_SQL, &params).await?;
-            let is_last = found.len() < usize::try_from(page).unwrap_or(usize::MAX);
-            records.extend(found);
-            before = Some(oldest_id(&records));
-            left = if is_last { 0 } else { left - page };
+            let found = self.page(query, page, before).await?;
+            let is_full = found.len() >= usize::try_from(page).unwrap_or(usize::MAX);
+            if is_full {
+                before = Some(oldest_id(&found));
+                left -= page;
+                list.records.extend(found);
+                continue;
+            }
+            left -= u32::try_from(found.len()).unwrap_or(left);
+            list.records.extend(found);
+            let Some(stopped_at) = self.stopped_at(query, before).await? else { break };
+            (before, looked_at) = (Some(stopped_at.id), looked_at + LOOKED_AT);
+            if looked_at >= query.look {
+                list.stopped_at = Some(stopped_at);
+                break;
+            }
         }
-        Ok(records)
+        Ok(list)
+    }
+
+    /// At most `limit` of the records that a query looks at.
+    async fn page(&self, query: &RecordFilter, limit: u32, before: Option<i64>) -> Result<Vec<RecordLine>, pg::Error> {
+        let mut params = Params::default();
+        let newest = newest(query, before, &mut params);
+        let looked_at = if is_of_one_row(query) { newest.all() } else { newest.records() };
+        let mut condition = "true".to_owned();
+        let filters = [
+            ("m.tool_name = ", query.tool_name.clone(), ""),
+            ("m.status = ", query.status.map(|status| status.as_str().to_owned()), ""),
+            ("m.account_id = ", query.account_id.clone(), ""),
+            ("m.actor = ", query.actor.clone(), ""),
+            ("starts_with(m.session_id, ", query.session.clone(), ")"),
+            ("m.admitted_at >= ", query.time.from.map(types::rfc3339), "::timestamptz"),
+            ("m.admitted_at < ", query.time.to.map(types::rfc3339), "::timestamptz"),
+            (
+                "exists (select from countersign.effect e where e.correlation_id = m.correlation_id and e.relation = ",
+                query.row.as_ref().filter(|row| row.key.is_none()).map(|row| row.relation.clone()),
+                "::oid)",
+            ),
+        ];
+        for (begin, value, end) in filters {
+            if let Some(value) = value {
+                condition += &format!(" and {begin}{}{end}", params.add(value));
+            }
+        }
+        let most = params.add(limit.to_string());
+        let order = newest.order();
+        let sql =
+            format!("select {LIST_COLUMNS} from {looked_at} where {condition} order by {order} limit {most}::bigint");
+        self.records.rows(&sql, &params.0).await
+    }
+
+    /// The last record that [`Audit::page`] looked at, if older ones may match.
+    async fn stopped_at(&self, query: &RecordFilter, before: Option<i64>) -> Result<Option<StoppedAt>, pg::Error> {
+        if is_of_one_row(query) || query.status == Some(RecordStatus::Pending) {
+            return Ok(None);
+        }
+        let mut params = Params::default();
+        let last = newest(query, before, &mut params).last();
+        let mut sql = format!(concat!("select m.id, ", rfc3339!("m.completed_at"), " as completed_at from {}"), last);
+        if let Some(from) = query.time.from {
+            let from = params.add(types::rfc3339(from));
+            sql += &format!(
+                " where exists (select from countersign.record r where r.id < m.id and r.completed_at >= {from}::timestamptz)"
+            );
+        }
+        Ok(self.records.rows(&sql, &params.0).await?.into_iter().next())
+    }
+
+    /// The newest record that was made before a time. A write that is in flight for longer than an hour has its place
+    /// where it ended.
+    async fn newest_before(&self, time: &str) -> Result<Option<i64>, pg::Error> {
+        for hours in BEFORE_HOURS {
+            let found = self.records.objects(BEFORE_SQL, &[Some(time.to_owned()), Some(hours.to_string())]).await?;
+            let id = found.first().and_then(|row| row.get("id")).and_then(Value::as_i64);
+            if id.is_some() {
+                return Ok(id);
+            }
+        }
+        Ok(None)
     }
 
     /// The records whose correlation id begins with `prefix`, newest first.
@@ -246,6 +338,27 @@ impl Audit {
     pub async fn counts(&self, time: TimeRange) -> Result<Vec<ToolCounts>, pg::Error> {
         self.records.rows(COUNTS_SQL, &[time.from.map(types::rfc3339)]).await
     }
+}
+
+/// The records to look at: by the index that leaves the fewest.
+fn newest(query: &RecordFilter, before: Option<i64>, params: &mut Params) -> Newest {
+    let by = query.account_id.as_ref().map(|account| ("m.account_id", params.add(account)));
+    let mut newest = Newest::new(by, query.status);
+    if let Some(before) = before {
+        newest = newest.and(format!("m.id < {}::bigint", params.add(before.to_string())));
+    }
+    if let Some(TrackedRow { relation, key: Some(key) }) = &query.row {
+        let [relation, key] = [relation, key].map(|part| params.add(part));
+        newest = newest.and(format!(
+            "m.correlation_id = any (array(select e.correlation_id from countersign.effects_of_row({relation}::oid, {key}) e \
+             where e.correlation_id is not null order by e.position desc limit {MAX_OF_ROW}))"
+        ));
+    }
+    newest
+}
+
+fn is_of_one_row(query: &RecordFilter) -> bool {
+    query.row.as_ref().is_some_and(|row| row.key.is_some())
 }
 
 /// The id of the last record on a page; the next page continues after it. Running writes have no id; they come first,

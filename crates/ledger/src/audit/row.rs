@@ -4,7 +4,7 @@ use serde::Deserialize;
 use types::{RowHistoryEntry, nearest, visible};
 
 use super::{Audit, unreadable};
-use crate::evidence::row_history::{self, HistoryQuery};
+use crate::evidence::row_history::{self, HistoryQuery, newest_of_row};
 
 /// A tracked table, or one row of it.
 #[derive(Debug, Clone)]
@@ -86,11 +86,7 @@ struct KeyText {
     key: String,
 }
 
-/// The changes of the row with a key, or that gave it another key.
-const CHANGES_SQL: &str = "\
-select * from countersign.effect a where a.relation = $1::oid and a.key = $2 and hashtextextended(a.key, 0) = hashtextextended($2, 0) \
-union select * from countersign.effect a where a.relation = $1::oid and a.key_before = $2 \
-    and hashtextextended(a.key_before, 0) = hashtextextended($2, 0)";
+const CHANGES_SQL: &str = newest_of_row!("true");
 
 impl Audit {
     /// Finds the tracked table with this name and, if `key` is not empty, its row with this key. A key of one column

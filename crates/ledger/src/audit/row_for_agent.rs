@@ -6,7 +6,7 @@ use types::{AccountId, RowHistoryEntry};
 
 use super::row::{FoundTable, RowError, TrackedRow};
 use super::{Audit, unreadable};
-use crate::evidence::row_history::{self, HistoryQuery};
+use crate::evidence::row_history::{self, HistoryQuery, newest_of_row};
 
 /// The maximum length of the row images of an answer in bytes.
 const MAX_BYTES: usize = 1 << 20;
@@ -65,19 +65,17 @@ select countersign.table_name(a.attrelid) as name, json_agg(a.attname order by a
     format('select %s from %s limit 0', string_agg(quote_ident(a.attname), ', ' order by a.attnum), countersign.table_name(a.attrelid)) as no_rows \
 from pg_attribute a where a.attrelid = $1::oid and a.attnum > 0 and not a.attisdropped group by a.attrelid";
 
-/// Whether a change `c` was recorded under the shape `t` that the table has now.
+/// Whether a change `c` was recorded under the shape that the table has now.
 macro_rules! has_shape {
     () => {
-        "(c.shape = t.shape and c.is_misshapen is null and countersign.has_current_shape(t))"
+        "(c.is_misshapen is null and coalesce(c.shape = (select k.shape from countersign.tracked k \
+         where k.relation = $1::oid and k.is_current and countersign.has_current_shape(k)), false))"
     };
 }
 
-const CHANGES_SQL: &str = concat!(
-    "select c.* from countersign.tracked t cross join lateral countersign.effects_of_row(t.relation, $2) c \
-     where t.relation = $1::oid and t.is_current and c.op <> 'N' and ",
-    has_shape!()
-);
+const CHANGES_SQL: &str = newest_of_row!("c.op <> 'N' and ", has_shape!());
 
+/// The changes of the row are only counted if there may be some under another shape.
 const EXTENT_SQL: &str = concat!(
     "select to_char(s.known_from at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') as known_from, \
         to_char(case when s.gaps = '{}' and countersign.has_current_shape(t) \
@@ -86,9 +84,12 @@ const EXTENT_SQL: &str = concat!(
         to_json(s.gaps) as gaps, o.count as other_shapes \
      from countersign.tracked t cross join lateral countersign.history_extent(t.relation) s \
      cross join lateral (select count(*) as count, max(c.changed_at) as last \
-         from countersign.effects_of_row(t.relation, $2) c where c.op <> 'N' and not ",
+         from countersign.effects_of_row($1::oid, $2) c where c.op <> 'N' and not ",
     has_shape!(),
-    ") o where t.relation = $1::oid and t.is_current"
+    " and ((select count(*) > 1 from countersign.tracked k where k.relation = $1::oid) \
+           or not (select countersign.has_current_shape(k) from countersign.tracked k where k.relation = $1::oid and k.is_current) \
+           or exists (select from countersign.effect e where e.correlation_id is null and e.changed_at is not null))) o \
+     where t.relation = $1::oid and t.is_current"
 );
 
 impl TableForAgent {

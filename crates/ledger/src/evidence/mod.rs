@@ -4,6 +4,7 @@ pub(crate) mod catalog_version;
 pub(crate) mod conflicts;
 pub(crate) mod effects;
 pub(crate) mod guarded_rows;
+pub(crate) mod newest;
 pub(crate) mod records;
 pub(crate) mod row_history;
 pub(crate) mod time_range;

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use types::{CorrelationId, Effects, Principal};
 
 use crate::evidence::effects;
+use crate::evidence::newest::{Newest, Params};
 use crate::evidence::values::{array, as_object, rfc3339};
 
 types::text_enum! {
@@ -58,16 +59,25 @@ pub struct Records {
     timeout: Duration,
 }
 
-const RECENT_SQL: &str = concat!(
-    "select a.correlation_id, a.tool_name, a.status, a.params_summary, a.result_summary, a.error_sqlstate, a.error_message, a.elapsed_ms, a.client, ",
-    rfc3339!("a.admitted_at"),
+/// The newest records of a caller.
+#[derive(Debug)]
+pub struct RecentRecords {
+    /// Newest first, without hashes, undo calls and account.
+    pub records: Vec<Map<String, Value>>,
+    /// The record at which the search stopped, if there may be more that fit. [`Records::recent`] goes on from it.
+    pub stopped_at: Option<CorrelationId>,
+}
+
+const RECENT_COLUMNS: &str = concat!(
+    "m.correlation_id, m.tool_name, m.status, m.params_summary, m.result_summary, m.error_sqlstate, m.error_message, m.elapsed_ms, m.client, ",
+    rfc3339!("m.admitted_at"),
     " as created_at, ",
-    rfc3339!("a.completed_at"),
-    " as completed_at \
-     from countersign.mutation a \
-     where a.account_id = $1 and (a.caller_context is null or a.caller_context::text = $5) and ($2::text is null or a.tool_name = $2) and ($3::text is null or a.status = $3) \
-     order by a.id desc nulls first, a.admitted_at desc limit $4::bigint"
+    rfc3339!("m.completed_at"),
+    " as completed_at"
 );
+
+/// The record from which a search goes on.
+const OLDER_SQL: &str = "select r.id from countersign.record r where r.account_id = $1 and r.correlation_id = $2::uuid";
 
 const DETAIL_SQL: &str = concat!(
     "select a.id, a.correlation_id, a.idempotency_key, a.tool_name, a.fingerprint as params_hash, a.params_summary, a.params, a.status, \
@@ -93,7 +103,7 @@ with recursive written as ( \
         and (m.caller_context is null or m.caller_context::text = $3) \
     union \
     select r.correlation_id, r.tool_name, w.status, r.undo_of, w.undos + 1, false \
-    from written w join countersign.record r on r.correlation_id = any (w.undo_of)) \
+    from written w cross join lateral unnest(w.undo_of) u (write) join countersign.record r on r.correlation_id = u.write) \
 select w.status, \
     coalesce(json_agg(distinct jsonb_build_object( \
             'tool', w.tool_name, 'is_redo', w.undos % 2 = 1, 'is_undo', w.undo_of is not null)) \
@@ -108,23 +118,48 @@ impl Records {
         Self { writer, timeout }
     }
 
-    /// Lists at most `limit` records of the caller, newest first, without hashes, undo calls and account.
-    /// `tool_name` and `status` select records.
+    /// Lists at most `limit` records of the caller. `tool_name` and `status` select records; `older_than` is a record of
+    /// the account, and `None` is returned if it is not.
     pub async fn recent(
         &self,
         owner: &Principal,
         limit: u32,
         tool_name: Option<String>,
         status: Option<RecordStatus>,
-    ) -> Result<Vec<Map<String, Value>>, pg::Error> {
-        let params = [
-            Some(owner.account_id.as_str().to_owned()),
-            tool_name,
-            status.map(|status| status.as_str().to_owned()),
-            Some(limit.to_string()),
-            owner.context.to_json(),
-        ];
-        self.objects(RECENT_SQL, &params).await
+        older_than: Option<CorrelationId>,
+    ) -> Result<Option<RecentRecords>, pg::Error> {
+        let mut params = Params::default();
+        let account = owner.account_id.as_str();
+        let mut newest = Newest::new(Some(("m.account_id", params.add(account))), status);
+        if let Some(record) = older_than {
+            let place = self.objects(OLDER_SQL, &[Some(account.to_owned()), Some(record.to_string())]).await?;
+            let Some(place) = place.first().and_then(|place| place.get("id")) else { return Ok(None) };
+            newest = newest.and(format!("m.id < {}::bigint", params.add(place.to_string())));
+        }
+        let last = format!("select m.correlation_id from {}", newest.last());
+        let looked_at = params.0.clone();
+        let mut condition = "m.caller_context is null".to_owned();
+        if let Some(context) = owner.context.to_json() {
+            condition = format!("({condition} or m.caller_context::text = {})", params.add(context));
+        }
+        if let Some(tool_name) = tool_name {
+            condition += &format!(" and m.tool_name = {}", params.add(tool_name));
+        }
+        if let Some(status) = status {
+            condition += &format!(" and m.status = {}", params.add(status.as_str()));
+        }
+        let most = params.add(limit.to_string());
+        let sql = format!(
+            "select {RECENT_COLUMNS} from {} where {condition} order by {} limit {most}::bigint",
+            newest.records(),
+            newest.order()
+        );
+        let records = self.objects(&sql, &params.0).await?;
+        if records.len() >= limit as usize {
+            return Ok(Some(RecentRecords { records, stopped_at: None }));
+        }
+        let last = self.rows::<Stopped>(&last, &looked_at).await?.into_iter().next();
+        Ok(Some(RecentRecords { records, stopped_at: last.map(|last| last.correlation_id) }))
     }
 
     /// A whole record; `None` if the caller has no such record. Changed rows that the caller cannot read now are only
@@ -226,6 +261,11 @@ impl Records {
         let columns = self.writer.resolve_columns(&mut lease, &outcome.columns).await?;
         Ok(outcome.rows.iter().map(|row| as_object(row, &columns)).collect())
     }
+}
+
+#[derive(Deserialize)]
+struct Stopped {
+    correlation_id: CorrelationId,
 }
 
 fn is_success(record: &Map<String, Value>) -> bool {

@@ -29,6 +29,24 @@ const END_SQL: &str = ") c order by c.position desc limit $3::bigint) f) e join 
          and ($4::text is null or r.account_id = $4 and r.caller_context is null) \
      order by e.position desc";
 
+/// The newest changes of the row `$2` of the table `$1` that meet a condition on `c`. Each part reads its index
+/// backwards, and stops at the limit: PostgreSQL expects few changes of a row, and would sort all of them.
+macro_rules! newest_of_row {
+    ($($condition:tt)*) => {
+        concat!(
+            "(select c.* from countersign.effect c where c.relation = $1::oid and c.key = $2 \
+                and hashtextextended(c.key, 0) = hashtextextended($2, 0) and ",
+            $($condition)*,
+            " order by c.position desc limit $3::bigint) union all \
+             (select c.* from countersign.effect c where c.relation = $1::oid and c.key_before = $2 \
+                and hashtextextended(c.key_before, 0) = hashtextextended($2, 0) and ",
+            $($condition)*,
+            " order by c.position desc limit $3::bigint)"
+        )
+    };
+}
+pub(crate) use newest_of_row;
+
 /// Which changes are read.
 pub(crate) struct HistoryQuery<'a> {
     /// A query for rows of `countersign.effect`.

@@ -74,7 +74,10 @@ pub struct WaitingProposals {
 /// Final records that are not sealed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnsealedRecords {
+    /// The number of those among the oldest 10,000.
     pub records: u64,
+    /// Whether there are newer ones.
+    pub has_more: bool,
     /// When the oldest record ended.
     pub oldest: Option<String>,
     /// The number of pending writes, for which sealing may have to wait.
@@ -164,12 +167,16 @@ const WAITING_SQL: &str = concat!(
      where p.status = 'pending' and p.expires_at > clock_timestamp() group by p.tier order by p.tier"
 );
 
+/// Only looks at the oldest of them: there may be millions if sealing is stuck. A range with two ends, as in `gauges.sql`.
 const UNSEALED_SQL: &str = concat!(
-    "select count(*) as records, ",
+    "with first as materialized (select a.id from countersign.record a \
+        where a.id > (select coalesce(max(l.record_id), 0) from countersign.leaf l) order by a.id limit 1) \
+     select count(*) as records, ",
     rfc3339!("min(a.completed_at)"),
-    " as oldest, (select count(*) from countersign.mutation w where w.status = 'pending') as pending \
+    " as oldest, (select count(*) from countersign.mutation w where w.status = 'pending') as pending, \
+        coalesce((select max(n.id) from countersign.record n) >= (select first.id + 10000 from first), false) as has_more \
      from countersign.record a \
-     where a.id > (select coalesce(max(l.record_id), 0) from countersign.leaf l) \
+     where a.id >= (select first.id from first) and a.id < (select first.id + 10000 from first) \
        and a.completed_at < clock_timestamp() - interval '10 minutes'"
 );
 

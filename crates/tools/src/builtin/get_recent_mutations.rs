@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Builtin;
+use super::{Builtin, correlation_id, no_write};
 use crate::schema::{builtin_info, default_list_limit, one_of};
 use crate::tool::{Call, Tool, ToolOutput, ToolResult};
 use catalog::ledger_failure;
@@ -32,6 +32,9 @@ struct Arguments {
     /// Only writes in this state.
     #[schemars(schema_with = "statuses", default)]
     status: Option<String>,
+    /// Only writes before this one: next_older_than of the answer before.
+    #[schemars(with = "String", default)]
+    older_than: Option<String>,
 }
 
 fn statuses(_: &mut SchemaGenerator) -> Schema {
@@ -45,6 +48,9 @@ struct MutationsData {
     mutations: Vec<Map<String, Value>>,
     /// How many there are in `mutations`.
     count: usize,
+    /// The search stopped here, and older writes may match. Repeat the call with it as older_than.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_older_than: Option<String>,
 }
 
 pub(super) fn tool(records: Records) -> Box<dyn Tool> {
@@ -54,13 +60,21 @@ pub(super) fn tool(records: Records) -> Box<dyn Tool> {
 
 async fn recent(records: &Records, given: Arguments, call: Call) -> ToolResult {
     let status = given.status.as_deref().and_then(RecordStatus::parse);
-    let found = records.recent(&call.principal, given.limit, given.tool_name, status).await;
-    let mut mutations = found.map_err(|error| ledger_failure(&error))?;
+    let older_than = given.older_than.as_deref().map(|id| correlation_id(NAME, id)).transpose()?;
+    let found = records.recent(&call.principal, given.limit, given.tool_name, status, older_than).await;
+    let Some(found) = found.map_err(|error| ledger_failure(&error))? else {
+        return Err(no_write(given.older_than.as_deref().unwrap_or_default()).into());
+    };
+    let mut mutations = found.records;
     for record in &mut mutations {
         if call.masks.is_some() {
             hide_error(record);
         }
         record.shift_remove("error_sqlstate");
     }
-    ToolOutput::read(&MutationsData { count: mutations.len(), mutations })
+    ToolOutput::read(&MutationsData {
+        count: mutations.len(),
+        mutations,
+        next_older_than: found.stopped_at.map(|id| id.to_string()),
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use ledger::audit::{RecordFilter, RecordLine};
+use ledger::audit::{RecordFilter, RecordLine, RecordList, StoppedAt};
 use serde_json::Value;
 use types::visible;
 
@@ -14,9 +14,12 @@ use crate::terminal::short_id::short;
 use crate::terminal::table::{
     assignments, client_cells, or_dash, table, to_the_second, with_heading, without_empty_columns,
 };
-use crate::terminal::{print_json, print_line, print_lines, width};
+use crate::terminal::{print_error, print_json, print_line, print_lines, width};
 use review::ago::ago;
 use review::decided_by;
+
+/// How many records are searched for those that a filter without an index selects.
+const MAX_LOOKED_AT: u32 = 100_000;
 
 pub(crate) async fn run(arguments: ListArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
@@ -37,8 +40,9 @@ pub(crate) async fn run(arguments: ListArgs, settings: &DatabaseSettings) -> any
         time: audit.time_range(arguments.since, arguments.until).await?,
         row,
         before: None,
+        look: MAX_LOOKED_AT,
     };
-    let records = masks::reader(audit, settings)?.list(&query).await?;
+    let RecordList { records, stopped_at } = masks::reader(audit, settings)?.list(&query).await?;
     if arguments.json {
         records.iter().for_each(print_json);
     } else if records.is_empty() {
@@ -47,6 +51,12 @@ pub(crate) async fn run(arguments: ListArgs, settings: &DatabaseSettings) -> any
         print_lines(wide(&records));
     } else {
         print_lines(narrow(&records, width()));
+    }
+    if let Some(StoppedAt { completed_at, .. }) = stopped_at {
+        print_error(&format!(
+            "Only the newest {MAX_LOOKED_AT} records were searched: --until '{}' searches older ones.",
+            visible(&completed_at)
+        ));
     }
     Ok(())
 }

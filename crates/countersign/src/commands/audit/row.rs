@@ -19,7 +19,7 @@ pub(crate) async fn run(arguments: RowArgs, settings: &DatabaseSettings) -> anyh
     let row = records.tracked_row(&arguments.table, &arguments.key.0).await?;
     let changes = records.row(&row, arguments.limit).await?;
     let writes = RecordFilter { limit: arguments.limit, row: Some(row), ..RecordFilter::default() };
-    let writes = if arguments.json { Vec::new() } else { records.list(&writes).await? };
+    let writes = if arguments.json { Vec::new() } else { records.list(&writes).await?.records };
     if arguments.json {
         changes.iter().for_each(print_json);
     } else if changes.is_empty() {

@@ -102,7 +102,8 @@ async fn unsealed(doctor: &Doctor) -> Finding {
         return Finding::ok(AREA, "what was final 10 minutes ago is sealed");
     }
     let message = format!(
-        "{} final records are not sealed, the oldest since {}",
+        "{}{} final records are not sealed, the oldest since {}",
+        if found.has_more { "at least " } else { "" },
         found.records,
         to_the_second(found.oldest.as_deref().unwrap_or("-"))
     );
