@@ -51,6 +51,7 @@ mod init_schema;
 mod install;
 mod layers;
 mod ledger_records;
+mod long_history;
 mod lost_commit;
 mod lost_writes;
 mod manifest_read;
