@@ -34,8 +34,10 @@ comment on function countersign.at_truncate() is 'Refuses the TRUNCATE of a serv
 
 -- The columns by which a row is found again: of the primary key, or else of the smallest unique index over NOT NULL columns.
 create function countersign.key_of(relation oid, out columns text[], out operators text[])
-language sql stable set search_path = pg_catalog, pg_temp set quote_all_identifiers = off as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp set quote_all_identifiers = off as $$
+begin
     select array_agg(a.attname::text order by k.n), array_agg(format('operator(%I.%s)', n.nspname, o.oprname) order by k.n)
+    into columns, operators
     from (select x.indkey, x.indclass, x.indnkeyatts from pg_index x
           where x.indrelid = relation and x.indisunique and x.indisvalid and x.indimmediate and x.indpred is null and x.indexprs is null
             and not exists (select from pg_attribute b where b.attrelid = relation and b.attnum = any (x.indkey) and not b.attnotnull)
@@ -46,8 +48,8 @@ language sql stable set search_path = pg_catalog, pg_temp set quote_all_identifi
     join pg_amop m on m.amopfamily = c.opcfamily and m.amopstrategy = 3 and m.amoplefttype = c.opcintype and m.amoprighttype = c.opcintype
     join pg_operator o on o.oid = m.amopopr
     join pg_namespace n on n.oid = o.oprnamespace
-    where k.n <= i.indnkeyatts
-$$;
+    where k.n <= i.indnkeyatts;
+end $$;
 comment on function countersign.key_of(oid) is 'The key of a table, and SQL for the operators that its index compares with. Null for a table without a key.';
 
 create function countersign.key_columns(relation oid) returns text[]
@@ -67,9 +69,11 @@ comment on function countersign.has_current_shape(countersign.tracked) is 'Wheth
 create function countersign.has_triggers(relation oid, kind integer) returns boolean
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
+    -- By the index: PostgreSQL expects a thousand partitions, and would read the triggers of all tables.
     return exists (select from (select has_triggers.relation as oid union all select p.relid from pg_partition_tree(has_triggers.relation) p) r
-                   join pg_trigger g on g.tgrelid = r.oid
-                   where not g.tgisinternal and g.tgenabled <> 'D' and g.tgtype & kind = kind and g.tgname not like '!countersign%');
+                   cross join lateral (
+                       select from pg_trigger g where g.tgrelid = r.oid and not g.tgisinternal and g.tgenabled <> 'D'
+                       and g.tgtype & kind = kind and g.tgname not like '!countersign%' limit 1) g);
 end $$;
 comment on function countersign.has_triggers(oid, integer) is
     'Whether a table has triggers of its own of this kind, in the bits of pg_trigger.tgtype: 1 for rows, 2 before, 4 INSERT, 8 DELETE, 16 UPDATE.';

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::{CommandOutput, Database, Server, config_home, countersign, poll, run};
+use testkit::{CommandOutput, Database, Server, config_home, countersign, poll, run, run_countersign};
 use tokio::process::Command;
 
 use crate::hardening::{run_as, succeed};
@@ -495,4 +495,36 @@ async fn the_ledger_is_removed_after_it_was_shown_what_that_does() {
     let again = uninstall(&[]).await;
     assert!(again.code == 1 && again.err.contains("has no ledger"), "{}", again.err);
     succeed(&db.url(), &["init", "--schema", "Shop", "--writer", &writer]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_tables_are_tracked_in_portions_that_are_kept_and_an_untracked_one_stays_so() {
+    let db = Database::empty("init_portions").await;
+    db.run(
+        "create schema wide; do $$ begin for n in 100..219 loop
+             execute format('create table wide.t%s (id int primary key)', n); end loop; end $$",
+    )
+    .await;
+    let writer = named(&db, "writer");
+    let arguments = ["init", "--schema", "wide", "--writer", &writer];
+    // A table of the second portion is in use: meanwhile the first portion is there for everybody.
+    let user = db.connect().await;
+    user.batch_execute("begin; lock table wide.t210 in access share mode").await.unwrap();
+    let running = tokio::spawn({
+        let (url, arguments) = (db.url(), arguments.map(str::to_owned));
+        async move { run_countersign(&url, &arguments.each_ref().map(String::as_str)).await }
+    });
+    db.until_value("select to_regclass('countersign.tracked') is not null", "t").await;
+    db.until_value("select count(*) from countersign.tracked", "100").await;
+    user.batch_execute("rollback").await.unwrap();
+    let made = running.await.unwrap().succeeded();
+    assert!(made.err.contains("tracking: 100 of 120 tables of wide\n"), "{}", made.err);
+    assert!(made.out.contains("tracked  120 tables of wide: wide.t100,"), "{}", made.out);
+
+    succeed(&db.url(), &["untrack", "wide.t150"]).await;
+    db.run("create table wide.t300 (id int primary key)").await;
+    let again = succeed(&db.url(), &arguments).await;
+    assert!(again.contains("tracked  1 new table of wide, 119 as before: wide.t300\n"), "{again}");
+    let skipped = "skipped  wide.t150 was untracked: `countersign track wide.t150` tracks it again\n";
+    assert!(again.contains(skipped), "{again}");
 }

@@ -1,11 +1,13 @@
 //! Chooses the database: the configuration, then `DATABASE_URL`, then `PGHOST` and similar variables. The `PG*`
 //! variables supply what a connection string leaves out, as in every program that uses libpq.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::Context;
 use ledger::read::{ConnectError, Error};
 use ledger::{ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo, SchemaError};
+use tokio::sync::Notify;
 use types::Secret;
 
 use crate::settings::{DatabaseSettings, SecretSource};
@@ -80,7 +82,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The time limit of commands such as `init` and `track`: an unresponsive server must not delay them indefinitely.
+/// How long commands such as `init` and `track` wait for an unresponsive server.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Runs a command that uses the configured database, with a time limit.
@@ -88,8 +90,23 @@ pub(crate) async fn answered<T>(
     settings: &DatabaseSettings,
     work: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<T> {
-    if let Ok(outcome) = tokio::time::timeout(COMMAND_TIMEOUT, work).await {
-        return outcome;
+    answered_in_steps(settings, &Notify::new(), work).await
+}
+
+/// As [`answered`], for a command of many steps. The limit is for the time without a step.
+pub(crate) async fn answered_in_steps<T>(
+    settings: &DatabaseSettings,
+    step: &Notify,
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            outcome = &mut work => return outcome,
+            () = step.notified() => {}
+            () = tokio::time::sleep(COMMAND_TIMEOUT) => break,
+        }
     }
     let dbname = configured(settings)?.dbname;
     anyhow::bail!(

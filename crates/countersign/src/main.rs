@@ -31,6 +31,7 @@ mod tool_catalog;
 use std::process::ExitCode;
 
 use manifest::Diagnostics;
+use tokio::sync::Notify;
 
 use crate::commands::cli::{Cli, Command};
 use crate::commands::{
@@ -113,11 +114,13 @@ async fn run(command: Command, sources: ConfigSources, settings: Settings) -> an
         Command::Serve(arguments) => serve::run(&arguments.own, sources, settings).await?,
         Command::Init(arguments) => {
             let database = settings.database()?;
-            connection::answered(database, init::run(&arguments.own, database)).await?;
+            let step = Notify::new();
+            connection::answered_in_steps(database, &step, init::run(&arguments.own, database, &step)).await?;
         }
         Command::Track(arguments) => {
             let database = settings.database()?;
-            return connection::answered(database, track::track(arguments.own, database)).await;
+            let step = Notify::new();
+            return connection::answered_in_steps(database, &step, track::track(arguments.own, database, &step)).await;
         }
         Command::Untrack(arguments) => {
             let database = settings.database()?;

@@ -250,7 +250,7 @@ impl Database {
         // The tools of studio.toml declare no undo, so their tables are tracked. Those of social.toml declare one,
         // and are also tested without recorded effects.
         let studio = ledger::TableNames { tables: Vec::new(), schema: Some("studio".to_owned()), changed: false };
-        ledger::track(&target, &studio, &ledger::TrackOptions::default()).await.expect("tracked tables");
+        ledger::track(&target, &studio, &ledger::TrackOptions::default(), &|_, _| ()).await.expect("tracked tables");
         // Servers log in as the writer, which needs privileges on the tables that a test creates.
         let writer = ledger::DEFAULT_WRITER;
         self.run(&format!(

@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ledger::{TableNames, TrackOptions, TrackedTable};
+use tokio::sync::Notify;
 use types::visible;
 
 use crate::connection;
 use crate::settings::DatabaseSettings;
-use crate::terminal::print_line;
+use crate::terminal::{print_error, print_line};
 
 #[derive(Debug, Args)]
 pub(crate) struct TrackArgs {
@@ -63,7 +64,11 @@ impl TableArgs {
     }
 }
 
-pub(crate) async fn track(arguments: TrackArgs, settings: &DatabaseSettings) -> anyhow::Result<ExitCode> {
+pub(crate) async fn track(
+    arguments: TrackArgs,
+    settings: &DatabaseSettings,
+    step: &Notify,
+) -> anyhow::Result<ExitCode> {
     let target = connection::configured(settings)?;
     // An empty value removes a table's columns.
     let columns = |given: Option<Vec<String>>| {
@@ -77,7 +82,10 @@ pub(crate) async fn track(arguments: TrackArgs, settings: &DatabaseSettings) -> 
         all_writers: arguments.all_writers,
         dry_run: arguments.print,
     };
-    let report = ledger::track(&target, &arguments.tables.names(arguments.changed), &options).await?;
+    let report = ledger::track(&target, &arguments.tables.names(arguments.changed), &options, &|done, of| {
+        told(step, "", done, of)
+    })
+    .await?;
     if arguments.print {
         print_line("begin;");
         for statement in &report.statements {
@@ -101,6 +109,15 @@ pub(crate) async fn track(arguments: TrackArgs, settings: &DatabaseSettings) -> 
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Notes that a table is done, and says how many of many are.
+pub(crate) fn told(step: &Notify, of_schema: &str, done: usize, of: usize) {
+    const SAID: usize = 100;
+    step.notify_one();
+    if done.is_multiple_of(SAID) {
+        print_error(&format!("tracking: {done} of {of} tables{of_schema}"));
+    }
 }
 
 /// Returns the key, shape and tracking options of the table.

@@ -1,4 +1,4 @@
-//! `init`: the ledger's schema, its roles and its grants, in one transaction.
+//! `init`: the ledger's schema, its roles and its grants, in one transaction; then the tables of schemas, in portions.
 //!
 //! ```text
 //! inspect      refuse a schema or roles that another user has prepared
@@ -9,7 +9,8 @@
 //! citus        keep the ledger on this node; revoke functions of Citus that act on other nodes from PUBLIC
 //! verify       compare the schema with the one that this binary creates; a difference rolls everything back
 //! tracking     tell the triggers of tracked tables which logins servers have
-//! schemas      on request, grant the servers' login the tables of schemas, and track them
+//! schemas      on request, grant the servers' login the tables of schemas
+//! track_new    in transactions of their own: track these tables
 //! ```
 //! `init` usually runs as a superuser, in a database where other users may create objects. Three rules protect it.
 //! Its `search_path` contains only PostgreSQL's own objects (`pg::SessionSettings`). It calls no function of the
@@ -31,7 +32,7 @@ mod track;
 mod write_schemas;
 mod writer_login;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pg::value::{identifier, sql_literal};
 use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings};
@@ -41,8 +42,8 @@ pub use inspect::{Deviation, deviations};
 pub use removal::{RemovalReport, remove};
 pub use roles::{RoleReport, examine_roles};
 pub use tables::TableNames;
-pub use track::{TrackOptions, TrackReport, TrackedTable, track, untrack};
-pub use write_schemas::{GrantedObjects, OwnerStatements, SchemaReport};
+pub use track::{Heard, TrackOptions, TrackReport, TrackedTable, track, untrack};
+pub use write_schemas::{GrantedObjects, OwnerStatements, SchemaReport, track_new};
 
 use self::schema::SchemaError;
 
@@ -253,6 +254,14 @@ impl Setup {
         self.renew_tracking().await?;
         for schema in &options.schemas {
             self.open_schema(schema, &options.writer).await?;
+        }
+        if options.dry_run {
+            let mut schemas = std::mem::take(&mut self.report.schemas);
+            for schema in &mut schemas {
+                self.track_new(schema, &mut BTreeSet::new(), usize::MAX, &|_, _| ()).await?;
+                self.add_problems(&mut schema.tracked).await?;
+            }
+            self.report.schemas = schemas;
         }
         Ok(std::mem::take(&mut self.report))
     }

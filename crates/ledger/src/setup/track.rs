@@ -1,6 +1,8 @@
 //! `track` and `untrack` start and stop recording the changes of tables. They run with the privileges of the tables'
 //! owner, who is a member of the ledger's owner. So they inspect the ledger first, like `init`.
 
+use std::collections::HashMap;
+
 use pg::ConnectOptions;
 use pg::value::text_array;
 
@@ -11,6 +13,9 @@ use crate::{Ledger, LedgerOptions};
 
 /// How long `track` waits for transactions that use a table. New transactions on the table wait behind it meanwhile.
 pub(super) const TABLE_LOCK_TIMEOUT: &str = "5s";
+
+/// Is told after each table how many are done, and of how many.
+pub type Heard<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 /// The options of `track`. `None` keeps the setting of a table that is tracked already.
 #[derive(Debug, Clone, Default)]
@@ -62,9 +67,10 @@ pub async fn track(
     target: &ConnectOptions,
     names: &TableNames,
     options: &TrackOptions,
+    heard: Heard<'_>,
 ) -> Result<TrackReport, SchemaError> {
     let mut setup = begin(target).await?;
-    let report = setup.track(names, options).await;
+    let report = setup.track(names, options, heard).await;
     setup.end(report, options.dry_run).await
 }
 
@@ -110,15 +116,20 @@ select countersign.track($1::regclass, maintained => $2::text[], sensitive => $3
 
 const PROBLEMS_SQL: &str = "select p.name, p.problem from countersign.tracking_problems() p";
 
-/// Tables into which only triggers of other tables add rows, as far as the text of their functions says.
+/// Tables into which only triggers of other tables add rows, as far as the text of their functions says. Each function is
+/// searched once for each table, however many triggers call it.
 const LIKELY_LOGS_SQL: &str = "\
+with own as materialized ( \
+    select g.tgfoid, array_agg(distinct g.tgrelid) as relations from pg_trigger g \
+    where not g.tgisinternal and g.tgname not like '!countersign%' group by g.tgfoid), \
+called as materialized (select o.relations, p.prosrc, lower(p.prosrc) as text from own o join pg_proc p on p.oid = o.tgfoid) \
 select t.name, format('triggers of %s add rows to it, and an undo leaves them: if it is a log, declare it with --is-log, or else with --not-log', \
-                      string_agg(distinct g.tgrelid::regclass::text, ', ')) \
+                      string_agg(distinct g.relation::regclass::text, ', ')) \
 from countersign.tracked t join pg_class r on r.oid = t.relation \
+join called p on position(lower(r.relname) in p.text) > 0 \
 cross join lateral (select regexp_replace(r.relname, '(\\W)', '\\\\\\1', 'g') as name) n \
-join pg_trigger g on g.tgrelid <> t.relation and not g.tgisinternal and g.tgname not like '!countersign%' \
-join pg_proc p on p.oid = g.tgfoid \
-where t.is_current and not t.is_log and not t.not_log \
+cross join lateral unnest(p.relations) g (relation) \
+where t.is_current and not t.is_log and not t.not_log and g.relation <> t.relation \
   and p.prosrc ~* concat('insert\\s+into\\s+([\\w\"]+\\.)?\"?', n.name, '\\M') \
   and p.prosrc !~* concat('(update|from)\\s+([\\w\"]+\\.)?\"?', n.name, '\\M') \
 group by t.relation, t.name";
@@ -131,8 +142,8 @@ select d.text from ( \
     union all \
     select 1, g.tgrelid::regclass || g.tgname, pg_get_triggerdef(g.oid) || ';' || chr(10) \
            || format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I;', g.tgrelid::regclass, g.tgname) \
-    from pg_trigger g where g.tgrelid in (select $1::oid union select p.relid from pg_partition_tree($1::oid::regclass) p) \
-      and g.tgname like '!countersign%' and g.tgparentid = 0 \
+    from (select $1::oid as oid union select p.relid from pg_partition_tree($1::oid::regclass) p) r \
+    cross join lateral (select t.* from pg_trigger t where t.tgrelid = r.oid offset 0) g where g.tgname like '!countersign%' and g.tgparentid = 0 \
 ) d (part, name, text) order by d.part, d.name";
 
 /// Tracked tables that have other columns than when they were tracked, for a login that may only read the ledger.
@@ -193,7 +204,7 @@ impl Setup {
             return Ok((Vec::new(), None));
         }
         self.session.batch_execute("rollback to savepoint \"!tracking\"").await?;
-        match self.track(&names, &TrackOptions::default()).await {
+        match self.track(&names, &TrackOptions::default(), &|_, _| ()).await {
             Ok(report) => Ok((report.tables.into_iter().map(|table| table.name).collect(), None)),
             Err(error @ (SchemaError::Database(pg::Error::Server(_)) | SchemaError::Tracking(_))) => {
                 self.session.batch_execute("rollback to savepoint \"!tracking\"").await?;
@@ -203,7 +214,12 @@ impl Setup {
         }
     }
 
-    async fn track(&mut self, names: &TableNames, options: &TrackOptions) -> Result<TrackReport, SchemaError> {
+    async fn track(
+        &mut self,
+        names: &TableNames,
+        options: &TrackOptions,
+        heard: Heard<'_>,
+    ) -> Result<TrackReport, SchemaError> {
         self.trust_ledger().await?;
         let tables = self.find_all(names).await?;
         if let Some(gone) = tables.iter().find(|table| !table.exists) {
@@ -217,9 +233,10 @@ impl Setup {
             calls.push((self.columns(&table).await?.chosen(&table, options)?, table));
         }
         unknown_columns(options, &calls)?;
-        let mut tables = Vec::new();
+        let (mut tables, all) = (Vec::new(), calls.len());
         for (call, table) in calls {
             tables.push(self.track_one(&table, call).await?);
+            heard(tables.len(), all);
         }
         self.add_problems(&mut tables).await?;
         Ok(TrackReport { tables, statements: std::mem::take(&mut self.report.statements) })
@@ -297,10 +314,15 @@ impl Setup {
         Ok(TrackedTable { name, key, shape, maintained, sensitive, is_log, all_writers, problems })
     }
 
-    pub(super) async fn add_problems(&mut self, tables: &mut [TrackedTable]) -> Result<(), SchemaError> {
+    pub(super) async fn add_problems(
+        &mut self,
+        tables: impl IntoIterator<Item = &mut TrackedTable>,
+    ) -> Result<(), SchemaError> {
+        let mut tables: HashMap<String, &mut TrackedTable> =
+            tables.into_iter().map(|table| (table.name.clone(), table)).collect();
         let problems = self.rows(PROBLEMS_SQL, &[]).await?;
         for [name, problem] in problems.into_iter().chain(self.rows(LIKELY_LOGS_SQL, &[]).await?) {
-            if let Some(table) = tables.iter_mut().find(|table| table.name == name) {
+            if let Some(table) = tables.get_mut(&name) {
                 table.problems.push(problem);
             }
         }

@@ -1,14 +1,15 @@
 //! The schemas of `init --schema`: the privileges by which the servers' login writes their tables, and the tracking of
 //! these tables. A later `init` adds what is new.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use pg::ConnectOptions;
 use pg::value::identifier;
 use types::nearest_names;
 
 use super::tables::Table;
-use super::track::{TABLE_LOCK_TIMEOUT, TrackedTable};
-use super::{Setup, literal};
+use super::track::{Heard, TABLE_LOCK_TIMEOUT, TrackedTable};
+use super::{InitReport, Setup, literal};
 use crate::setup::schema::SchemaError;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -83,20 +84,24 @@ from used u join pg_class s on s.oid = u.oid and s.relkind = 'S' join pg_namespa
 where case when s.relkind = 'S' then not has_sequence_privilege($1, s.oid, 'usage') end \
 order by 1, 4";
 
+/// How many tables are tracked in one transaction. What one has tracked is kept.
+const PORTION: usize = 100;
+
 /// The tables of the schema $1 except partitions: name, owner, whether only a member of the owner can have the table
-/// tracked and this login is none, whether the table is tracked, and the extension that it belongs to, or ''.
+/// tracked and this login is none, whether it is tracked (`false`: it was), and the extension that it belongs to, or ''.
 const TABLES_SQL: &str = "\
 select format('%I.%I', n.nspname, c.relname), pg_get_userbyid(c.relowner), \
        (c.relkind <> 'f' and not pg_has_role(c.relowner, 'usage'))::text, \
-       exists (select from countersign.tracked t where t.relation = c.oid and t.is_current)::text, \
+       coalesce(k.is_current::text, ''), \
        coalesce((select x.extname from pg_depend e join pg_extension x on x.oid = e.refobjid \
                  where e.classid = 'pg_class'::regclass and e.objid = c.oid and e.deptype = 'e'), '')::text \
 from pg_class c join pg_namespace n on n.oid = c.relnamespace \
+left join (select t.relation, bool_or(t.is_current) as is_current from countersign.tracked t group by t.relation) k on k.relation = c.oid \
 where n.nspname = $1 and c.relkind in ('r', 'p', 'f') and not c.relispartition order by 1";
 
 impl Setup {
-    /// Lets the servers' login write the tables of a schema, and tracks them. Steps that this role may not do are
-    /// reported, with their SQL.
+    /// Lets the servers' login write the tables of a schema. Steps that this role may not do are reported, with their
+    /// SQL.
     pub(super) async fn open_schema(&mut self, schema: &str, writer: &str) -> Result<(), SchemaError> {
         if self.rows::<1>(EXISTS_SQL, &[Some(schema.to_owned())]).await?.is_empty() {
             return Err(self.no_schema(schema, &[]));
@@ -106,7 +111,6 @@ impl Setup {
         if self.role_exists(writer).await? {
             report.granted = self.grant_writes(schema, writer).await?;
         }
-        self.track_new(schema, &mut report).await?;
         report.unpinned_functions = self.rows::<1>(UNPINNED_SQL, &[Some(schema.to_owned())]).await?.len();
         self.report.schemas.push(report);
         Ok(())
@@ -145,14 +149,29 @@ impl Setup {
         Ok(granted)
     }
 
-    /// Tracks the tables that are not tracked yet. A failure of one does not prevent the others.
-    async fn track_new(&mut self, schema: &str, report: &mut SchemaReport) -> Result<(), SchemaError> {
+    /// Tracks tables of a schema that are not tracked yet, at most `most`. A failure of one does not prevent the others.
+    /// `seen` are those that were looked at. Returns whether all were.
+    pub(super) async fn track_new(
+        &mut self,
+        report: &mut SchemaReport,
+        seen: &mut BTreeSet<String>,
+        most: usize,
+        heard: Heard<'_>,
+    ) -> Result<bool, SchemaError> {
         self.session.batch_execute(&format!("set local lock_timeout = '{TABLE_LOCK_TIMEOUT}'")).await?;
-        for [name, owner, needs_owner, is_tracked, extension] in
-            self.rows(TABLES_SQL, &[Some(schema.to_owned())]).await?
-        {
+        let tables: Vec<[String; 5]> = self.rows(TABLES_SQL, &[Some(report.schema.clone())]).await?;
+        let all = tables.len();
+        for [name, owner, needs_owner, is_tracked, extension] in tables {
+            if seen.contains(&name) {
+                continue;
+            }
+            if report.tracked.len() + report.untracked.len() >= most {
+                return Ok(false);
+            }
             if is_tracked == "true" {
                 report.tracked_before += 1;
+            } else if is_tracked == "false" {
+                report.untracked.push(format!("{name} was untracked: `countersign track {name}` tracks it again"));
             } else if !extension.is_empty() {
                 report.untracked.push(format!("{name} belongs to the extension {extension}"));
             } else {
@@ -168,8 +187,10 @@ impl Setup {
                     Err(error) => return Err(error),
                 }
             }
+            seen.insert(name);
+            heard(seen.len(), all);
         }
-        self.add_problems(&mut report.tracked).await
+        Ok(true)
     }
 
     async fn track_or_report(&mut self, table: &Table, report: &mut SchemaReport) -> Result<(), SchemaError> {
@@ -191,6 +212,58 @@ impl Setup {
     fn of_owner(&mut self, owner: String) -> &mut OwnerStatements {
         self.report.for_owners.entry(owner).or_default()
     }
+}
+
+/// Tracks the new tables of the schemas that `init` has opened, in portions. What a portion has tracked is kept, also if
+/// a later one fails.
+pub async fn track_new(
+    target: &ConnectOptions,
+    report: &mut InitReport,
+    heard: &(dyn Fn(&str, usize, usize) + Sync),
+) -> Result<(), SchemaError> {
+    let mut schemas = std::mem::take(&mut report.schemas);
+    let mut outcome = Ok(());
+    for schema in &mut schemas {
+        let (mut seen, mut is_done) = (BTreeSet::new(), false);
+        while outcome.is_ok() && !is_done {
+            match track_portion(target, report, schema, &mut seen, heard).await {
+                Ok(is_last) => is_done = is_last,
+                Err(error) => outcome = Err(error),
+            }
+        }
+    }
+    report.schemas = schemas;
+    outcome
+}
+
+async fn track_portion(
+    target: &ConnectOptions,
+    report: &mut InitReport,
+    of_schema: &mut SchemaReport,
+    seen: &mut BTreeSet<String>,
+    heard: &(dyn Fn(&str, usize, usize) + Sync),
+) -> Result<bool, SchemaError> {
+    let mut setup = Setup::begin(target).await?;
+    setup.report = std::mem::take(report);
+    let mut portion = SchemaReport { schema: of_schema.schema.clone(), ..SchemaReport::default() };
+    let name = portion.schema.clone();
+    let worked = async {
+        setup.inspect_schema().await?;
+        setup.refuse_altered_ledger().await?;
+        let is_last = setup.track_new(&mut portion, seen, PORTION, &|done, of| heard(&name, done, of)).await?;
+        if is_last {
+            let tracked = of_schema.tracked.iter_mut().chain(&mut portion.tracked);
+            setup.add_problems(tracked).await?;
+        }
+        Ok(is_last)
+    };
+    let worked = worked.await;
+    *report = std::mem::take(&mut setup.report);
+    let is_last = setup.end(worked, false).await?;
+    of_schema.tracked.append(&mut portion.tracked);
+    of_schema.untracked.append(&mut portion.untracked);
+    of_schema.tracked_before += portion.tracked_before;
+    Ok(is_last)
 }
 
 impl GrantedObjects {

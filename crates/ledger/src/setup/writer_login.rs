@@ -29,7 +29,7 @@ impl Setup {
 
     /// The reason why a login that this `init` has not created gets no password.
     async fn password_problem(&mut self, writer: &str) -> Result<Option<String>, SchemaError> {
-        const REMEDY: &str = "name another login with --writer, which init creates, or leave --config out";
+        const REMEDY: &str = "name another login with --writer, which init creates (each database of a cluster needs its own), or leave --config out";
         if !self.role_exists(writer).await? {
             return Ok(Some(format!(
                 "the role {user} may not create the login {writer}, so no configuration file can be written: run init as a \

@@ -122,7 +122,7 @@ pub(crate) async fn load(target: &ConnectOptions) -> anyhow::Result<Vec<(&'stati
         let loaded = ledger::load_once(target, schema, &texts).await.context("the demo's data cannot be loaded")?;
         if loaded {
             let tables = TableNames { tables: Vec::new(), schema: Some(schema.to_owned()), changed: false };
-            let tracked = ledger::track(target, &tables, &TrackOptions::default()).await;
+            let tracked = ledger::track(target, &tables, &TrackOptions::default(), &|_, _| ()).await;
             tracked.context("the demo's tables cannot be tracked")?;
         }
         schemas.push((schema, loaded));

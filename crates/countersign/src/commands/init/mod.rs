@@ -4,20 +4,23 @@
 mod config_file;
 mod report;
 
+use anyhow::Context;
 use ledger::read::SearchPath;
 use ledger::{InitOptions, InitReport};
+use tokio::sync::Notify;
 use types::visible;
 
 use self::config_file::NewConfigFile;
 use crate::commands::audit::{self, log_keys};
 use crate::commands::cli::InitArgs;
 use crate::commands::demo;
+use crate::commands::track::told;
 use crate::connection;
 use crate::settings::DatabaseSettings;
 use crate::terminal::shell_word::shell_word;
 use crate::terminal::{print_line, print_lines};
 
-pub(crate) async fn run(arguments: &InitArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: &InitArgs, settings: &DatabaseSettings, step: &Notify) -> anyhow::Result<()> {
     let target = connection::configured(settings)?;
     let config = arguments.config.as_deref().map(|path| NewConfigFile::new(path, &arguments.writer, settings));
     let config = config.transpose()?;
@@ -29,7 +32,7 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &DatabaseSettings) -> an
         reader_schemas: arguments.reader_schemas.clone(),
         dry_run: arguments.dry_run,
     };
-    let report = ledger::init(&target, &options).await?;
+    let mut report = ledger::init(&target, &options).await?;
     if arguments.dry_run {
         report::print_sql(&report);
         return Ok(());
@@ -43,8 +46,11 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &DatabaseSettings) -> an
         }
         config.publish()?;
     }
+    let heard = |schema: &str, done: usize, of: usize| told(step, &format!(" of {}", visible(schema)), done, of);
+    let tracked = ledger::track_new(&target, &mut report, &heard).await;
     report::print(&report, &target.dbname, arguments);
     print_lines(report::search_path(&report, &path, arguments.config.is_some()));
+    tracked.context("not all tables are tracked; the command can be repeated, and goes on where it stopped")?;
     if arguments.demo {
         for (schema, loaded) in demo::database::load(&target).await? {
             print_line(&if loaded {
