@@ -59,10 +59,14 @@ impl Finding {
         Self { level: FindingLevel::Problem, ..Self::ok(area, message) }
     }
 
-    /// A check that failed because its query failed.
+    /// A check whose query failed. A busy database is no problem of what was to be checked.
     #[must_use]
     pub fn unasked(area: &'static str, what: &str, error: &ledger::read::Error) -> Self {
-        Self::broken(area, format!("{what} cannot be asked: {error}"))
+        let message = format!("{what} cannot be asked: {error}");
+        match error {
+            ledger::read::Error::Deadline => Self::unchecked(area, message),
+            _ => Self::broken(area, message),
+        }
     }
 
     /// Lowers the level to a warning, for a state that works nevertheless.
