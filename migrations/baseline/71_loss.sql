@@ -86,10 +86,14 @@ declare
     since    timestamptz;
 begin
     perform countersign.refuse_within_a_write(), countersign.commit_durably();
-    select l.records into noted from countersign.loss l where l.log_no = log for update;
-    if noted is null and signed_entries is null and (known is not distinct from null or not countersign.lacks(known)) then
+    if not exists (select from countersign.loss l where l.log_no = log)
+        and signed_entries is null and (known is not distinct from null or not countersign.lacks(known))
+    then
         return false;
     end if;
+    -- Sessions that find it at the same moment note it one after the other, each what is not noted by then.
+    lock table countersign.loss in share row exclusive mode;
+    select l.records into noted from countersign.loss l where l.log_no = log;
     select coalesce(array_agg(a.id order by a.at), '{}'), min(a.at) into missing, since
     from unnest(acknowledged, acknowledged_at) a (id, at)
     where a.id <> all (coalesce(noted, '{}')) and countersign.is_lost(a.id);

@@ -17,6 +17,7 @@ mod generated_migrations;
 mod generated_receipts;
 mod generated_tables;
 mod law;
+mod loss;
 mod people;
 mod protocol;
 mod random;
