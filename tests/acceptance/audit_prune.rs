@@ -30,6 +30,8 @@ async fn after_90_days_a_final_record_goes_and_a_pending_one_stays() {
     let open = db.connect().await;
     open.batch_execute("begin; lock table countersign.record in row exclusive mode").await.unwrap();
     insert_failed_records(&db, 1, 91).await;
+    let sealed = run_audit(&db.url(), &["seal"]).await;
+    assert!(sealed.err.contains("Not sealed: 1. These final records"), "{sealed:?}");
     let said = audit(&db, &["prune", "--older-than", "90d"]).await;
     assert!(said.starts_with("Removed 2 records made before 20"), "{said}");
     assert!(said.contains("Left 1 record of that age: pending."), "{said}");

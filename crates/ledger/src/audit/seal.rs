@@ -10,6 +10,10 @@ const BATCH: i64 = 5000;
 /// The maximum number of leaves in one call while this server writes. It takes some hundredths of a second.
 const SMALL_BATCH: i64 = 250;
 const SEAL_SQL: &str = "select countersign.seal($1::integer)::text";
+/// A range with two ends, as in `gauges.sql`.
+const UNSEALED_SQL: &str = "select count(*)::text from countersign.record r \
+    where r.id > (select coalesce(max(l.record_id), 0) from countersign.leaf l) \
+      and r.id <= (select max(n.id) from countersign.record n)";
 
 /// The pause after a small batch, as a multiple of the duration of the batch. It is long, so that sealing does not
 /// slow down writes, and becomes shorter when sealing falls behind.
@@ -47,6 +51,12 @@ impl Audit {
                 return Ok(total);
             }
         }
+    }
+
+    /// The number of final records that are not sealed.
+    pub async fn unsealed(&self) -> Result<i64, pg::Error> {
+        let [count] = one_row(self.ask(UNSEALED_SQL, &[]).await?)?;
+        number(count.as_ref())
     }
 
     /// Like [`Audit::seal`], but stops at `until`, and pauses while this server writes.

@@ -5,11 +5,19 @@ use ledger::audit::{Audit, Signed, Uncosigned};
 
 use super::open;
 use crate::settings::DatabaseSettings;
-use crate::terminal::{print_line, write_bytes};
+use crate::terminal::{print_error, print_line, write_bytes};
 
 pub(super) async fn run(settings: &DatabaseSettings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
-    match seal_and_sign(&audit, settings).await? {
+    let sealed = seal_and_sign(&audit, settings).await?;
+    let unsealed = audit.unsealed().await?;
+    if unsealed > 0 {
+        print_error(&format!(
+            "Not sealed: {unsealed}. These final records ended meanwhile, or a transaction that has written to the ledger is \
+             still open (pg_stat_activity)."
+        ));
+    }
+    match sealed {
         Signed::Note(note) => {
             let (cosigned, uncosigned) = audit.cosign(&settings.ledger.signing).await?;
             write_bytes(cosigned.unwrap_or(note).to_string().as_bytes());
