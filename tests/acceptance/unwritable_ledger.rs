@@ -1,8 +1,15 @@
 //! If the ledger cannot be written, nothing is written.
 
+use reqwest::StatusCode;
 use serde_json::json;
 use testkit::social::untouched_tweet;
-use testkit::{Database, Server, SmallDisk, database, external, lone_database};
+use testkit::{Database, HttpServer, Server, SmallDisk, database, external, lone_database};
+
+const FULL_DISK: &str = "
+create function public.no() returns trigger language plpgsql as
+$$ begin raise exception 'no space left' using errcode = '53100'; end $$;
+create trigger full_disk before insert on countersign.record
+    for each row when (new.status = 'success') execute function public.no()";
 
 /// Tries a write that must fail with this SQLSTATE, and makes sure that nothing has changed.
 async fn refuses(db: &Database, server: &Server, sqlstate: &str) {
@@ -53,13 +60,7 @@ async fn an_outcome_that_cannot_be_recorded() {
     // The intent is recorded, the work is done, and its record cannot be completed: the work is undone, and that is known.
     let db = database().await;
     let server = Server::on(&db).await;
-    db.run(
-        "create function public.no() returns trigger language plpgsql as
-         $$ begin raise exception 'no space left' using errcode = '53100'; end $$;
-         create trigger full_disk before insert on countersign.record
-             for each row when (new.status = 'success') execute function public.no()",
-    )
-    .await;
+    db.run(FULL_DISK).await;
     refuses(&db, &server, "53100").await;
     // The record says what the caller was told.
     let record = "select status, error_code, error_sqlstate, error_message from countersign.mutation";
@@ -110,4 +111,21 @@ async fn a_full_disk() {
     // Room again: it goes on, and what was refused can be repeated.
     db.run("drop table public.filler").await;
     server.succeed("post_tweet", json!({"text": "room again"})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_last_write_found_a_full_disk_says_so_when_it_is_asked() {
+    let db = database().await;
+    let server = HttpServer::on(&db).await;
+    db.run(FULL_DISK).await;
+    let client = server.session("2025-11-25").await;
+    let tweet = untouched_tweet(&db).await;
+    let refused = client.call("like_tweet", json!({"tweet_id": tweet})).await;
+    assert_eq!(refused["error"]["sqlstate"], "53100", "{refused}");
+    let said = server.until_status("/readyz", StatusCode::SERVICE_UNAVAILABLE).await;
+    assert!(said.contains("a disk of the database is full (53100)"), "{said}");
+    db.run("drop trigger full_disk on countersign.record").await;
+    let written = client.call("like_tweet", json!({"tweet_id": tweet})).await;
+    assert_eq!(written["success"], true, "{written}");
+    server.until_ready().await;
 }

@@ -164,7 +164,11 @@ impl Ledger {
         if writes {
             // A server that only waits looks for a loss, too.
             let obstacle = self.gate.obstacle(None).await.map_err(|error| error.to_string())?;
-            return obstacle.map_or(Ok(()), |obstacle| Err(obstacle.failure().message));
+            if let Some(obstacle) = obstacle {
+                return Err(obstacle.failure().message);
+            }
+            let shortage = self.gate.shortage.current();
+            return shortage.map_or(Ok(()), |what| Err(format!("the last write failed: {what}")));
         }
         Ok(())
     }

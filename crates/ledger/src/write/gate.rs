@@ -20,7 +20,7 @@ use crate::write::existing_write::{self, ExistingWrite};
 use crate::write::failures::{WriteError, aborted, internal_error, ledger_failure, sql_failure, too_large, unanswered};
 use crate::write::history::{Comparison, History};
 use crate::write::loss;
-use crate::write::obstacle::{LedgerObstacle, WriteStop};
+use crate::write::obstacle::{LedgerObstacle, Shortage, WriteStop};
 use crate::write::policy::{self, PolicyMode, PolicyStatement, not_evaluated};
 use crate::write::preview::Trials;
 use crate::write::remote_writes::RemoteWrites;
@@ -39,6 +39,7 @@ pub struct Gate {
     /// The tasks of running writes. All clones of a gate share them.
     running: TaskTracker,
     pub(crate) stop: WriteStop,
+    pub(crate) shortage: Shortage,
     pub(crate) history: History,
     remote_writes: RemoteWrites,
 }
@@ -52,6 +53,7 @@ impl Gate {
             dedup_cache,
             running: TaskTracker::new(),
             stop: WriteStop::default(),
+            shortage: Shortage::default(),
             history: History::default(),
             remote_writes: RemoteWrites::default(),
         }
@@ -79,7 +81,9 @@ impl Gate {
         self.spawn(Some(correlation_id), async move {
             let fingerprints = &gate.settings.fingerprints;
             let attempt = WriteAttempt::new(&call, precondition.as_deref(), correlation_id, fingerprints)?;
-            WriteProtocol { gate: &gate, attempt: &attempt }.run().await
+            let written = WriteProtocol { gate: &gate, attempt: &attempt }.run().await;
+            gate.shortage.note(&written);
+            written
         })
         .await
     }

@@ -2,6 +2,7 @@
 //! verify` tell the same ones, which [`crate::Ledger::obstacle`] finds.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use types::{CorrelationId, ErrorCode, Failure};
@@ -127,5 +128,31 @@ impl WriteStop {
             None | Some(LedgerObstacle::Lost { .. }) => Ok(()),
             Some(obstacle) => Err(obstacle.failure().into()),
         }
+    }
+}
+
+/// What the database lacked for the last write. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shortage(Arc<Mutex<Option<(Instant, &'static str)>>>);
+
+impl Shortage {
+    /// How long it is told. A server that is not ready gets no writes, which could show that it has ended.
+    const TOLD: Duration = Duration::from_secs(60);
+
+    pub(crate) fn note<T>(&self, written: &Result<T, WriteError>) {
+        let found = match written {
+            Ok(_) => None,
+            Err(error) => match error.failure.sqlstate.as_deref() {
+                Some("53100") => Some("a disk of the database is full (53100)"),
+                Some("58030") => Some("a file of the database cannot be read or written (58030)"),
+                _ => return,
+            },
+        };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = found.map(|found| (Instant::now(), found));
+    }
+
+    pub(crate) fn current(&self) -> Option<&'static str> {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|(at, _)| at.elapsed() < Self::TOLD).map(|(_, what)| *what)
     }
 }
