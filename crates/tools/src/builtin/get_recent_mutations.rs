@@ -50,6 +50,7 @@ struct MutationsData {
     count: usize,
     /// The search stopped here, and older writes may match. Repeat the call with it as older_than.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     next_older_than: Option<String>,
 }
 
