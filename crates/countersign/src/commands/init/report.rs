@@ -106,7 +106,9 @@ pub(super) fn search_path(report: &InitReport, path: &SearchPath, is_configured:
                 "revoke create on schema {name} from {}, then set write_search_path = [\"{name}\"]",
                 visible(&others.creators.join(", "))
             ),
-            None if is_configured => "write_search_path has the schema".to_owned(),
+            None if is_configured && path.schemas.contains(&schema.schema) => {
+                "write_search_path has the schema".to_owned()
+            }
             None => format!("set write_search_path = [\"{name}\"] where servers are configured"),
         };
         format!("  triggers {functions} of triggers of {name} may use names without a schema: {remedy}")
