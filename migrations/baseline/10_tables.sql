@@ -91,7 +91,7 @@ create table countersign.record (
     idempotency_key  text,
     params           json         not null,
     params_summary   text         not null,
-    status           text         not null,
+    status           text         not null check (status in ('success', 'failure', 'duplicate')),
     duplicate_of     uuid,
     undo_of          uuid[],
     -- json and not jsonb: a repeated answer equals the first one, with its keys in order.
@@ -119,7 +119,7 @@ create table countersign.record (
 );
 comment on table countersign.record is
     'One row for each attempt that ended. Rows never change; retention removes the oldest. Only `finish` and `end_attempt` insert them, '
-    'and there is no CHECK, as for `attempt`.';
+    'and there is no CHECK, as for `attempt`, but one: it tells PostgreSQL that no pending write is here.';
 comment on column countersign.record.status is 'success (then there is a result), failure (an error_code) or duplicate (a duplicate_of).';
 comment on column countersign.record.reason is 'Why the agent wrote, in its words.';
 comment on column countersign.record.id is 'Drawn when the attempt ended; sealing counts on that.';
@@ -159,8 +159,6 @@ create view countersign.mutation with (security_barrier) as
            r.error_message, r.error_detail, r.approval, r.caller_context, r.login, r.xid, r.admitted_at, r.completed_at,
            (extract(epoch from r.completed_at - r.admitted_at) * 1000)::integer as elapsed_ms
     from countersign.record r
-    -- So PostgreSQL knows that no pending write is here.
-    where r.status in ('success', 'failure', 'duplicate')
     union all
     select null, a.correlation_id, a.account_id, a.actor, a.session_id,
            nullif(json_strip_nulls(json_build_object('name', a.client_name, 'version', a.client_version, 'session_id', a.session_id,

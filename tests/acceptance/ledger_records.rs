@@ -195,7 +195,7 @@ async fn the_ledger_has_its_columns_and_indexes() {
         .await
         .concat();
     for index in
-        ["(id)", "(correlation_id)", "(account_id, id)", "(completed_at,", "(slot, id) WHERE (slot IS NOT NULL)"]
+        ["(id)", "(correlation_id)", "(account_id, id)", "(completed_at)", "(slot, id) WHERE (slot IS NOT NULL)"]
     {
         assert!(indexes.iter().any(|found| found.contains(index)), "{index}: {indexes:?}");
     }

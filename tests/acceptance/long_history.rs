@@ -167,7 +167,7 @@ impl History {
             ("audit list", &["audit", "list"][..]),
             ("audit list of failures", &["audit", "list", "--status", "failure"]),
             ("audit list of a rare account", &["audit", "list", "--account", "rare"]),
-            ("audit list of a rare actor", &["audit", "list", "--actor", "rare"]),
+            ("audit list of a rare actor in the last minutes", &["audit", "list", "--since", now, "--actor", "rare"]),
             ("audit list of a table", &["audit", "list", "--table", "s.t"]),
             ("audit list of a row", &["audit", "list", "--table", "s.t", "--key", "5"]),
             ("audit list of the last minutes", &["audit", "list", "--since", now]),

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::Context;
-use ledger::read::{ConnectError, Error};
+use ledger::read::{ConnectError, Error, SearchPath};
 use ledger::{ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo, SchemaError};
 use tokio::sync::Notify;
 use types::Secret;
@@ -80,6 +80,30 @@ pub(crate) fn origins(error: &anyhow::Error, settings: &DatabaseSettings) -> Opt
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Checks that the database has the schemas of `write_search_path`, and that nobody but their owners can put an object
+/// there in front of what a write calls.
+pub(crate) async fn check_search_path(target: &ConnectOptions, settings: &DatabaseSettings) -> anyhow::Result<()> {
+    let schemas = &settings.ledger.search_path.schemas;
+    if schemas.is_empty() {
+        return Ok(());
+    }
+    let found = SearchPath::of(target, schemas).await?;
+    if let Some(schema) = found.untrusted.first() {
+        anyhow::bail!(
+            "write_search_path has the schema {0}, in which {1} may create objects, and could put them in front of what a \
+             write calls: revoke create on schema {0} from {1}",
+            schema.name,
+            schema.creators.join(", ")
+        );
+    }
+    match schemas.iter().find(|schema| !found.schemas.contains(schema)) {
+        Some(schema) => {
+            Err(anyhow::anyhow!("write_search_path has the schema {schema}, which the database does not have"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// How long commands such as `init` and `track` wait for an unresponsive server.

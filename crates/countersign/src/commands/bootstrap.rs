@@ -126,7 +126,7 @@ impl ToolBuilder {
             tracing::warn!("{READS_ONLY}");
         }
         check_role(&ledger, database).await?;
-        check_search_path(target, database).await?;
+        connection::check_search_path(target, database).await?;
         let reader = match reader(&ledger, target, database, has_ledger).await? {
             Some(reader) if has_ledger => Some(for_callers(reader, &ledger, settings, database).await?),
             reader => reader,
@@ -364,30 +364,6 @@ async fn check_role(ledger: &Ledger, settings: &DatabaseSettings) -> anyhow::Res
     anyhow::ensure!(!settings.strict_roles, "{excess}; strict_roles refuses that: {advice}");
     tracing::warn!("{excess}: more than a server needs; {advice}");
     Ok(())
-}
-
-/// Checks that the database has the schemas of `write_search_path`, and that nobody but their owners can put an object
-/// there in front of what a write calls.
-pub(crate) async fn check_search_path(target: &ConnectOptions, settings: &DatabaseSettings) -> anyhow::Result<()> {
-    let schemas = &settings.ledger.search_path.schemas;
-    if schemas.is_empty() {
-        return Ok(());
-    }
-    let found = SearchPath::of(target, schemas).await?;
-    if let Some(schema) = found.untrusted.first() {
-        anyhow::bail!(
-            "write_search_path has the schema {0}, in which {1} may create objects, and could put them in front of what a \
-             write calls: revoke create on schema {0} from {1}",
-            schema.name,
-            schema.creators.join(", ")
-        );
-    }
-    match schemas.iter().find(|schema| !found.schemas.contains(schema)) {
-        Some(schema) => {
-            Err(anyhow::anyhow!("write_search_path has the schema {schema}, which the database does not have"))
-        }
-        None => Ok(()),
-    }
 }
 
 /// The masks of callers. An error if they do not fit the database.

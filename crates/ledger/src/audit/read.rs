@@ -342,7 +342,7 @@ impl Audit {
 /// The records to look at: by the index that leaves the fewest.
 fn newest(query: &RecordFilter, before: Option<i64>, params: &mut Params) -> Newest {
     let by = query.account_id.as_ref().map(|account| ("m.account_id", params.add(account)));
-    let mut newest = Newest::new(by, query.status);
+    let mut newest = Newest::new(by, query.status.and_then(RecordStatus::condition));
     if let Some(before) = before {
         newest = newest.and(format!("m.id < {}::bigint", params.add(before.to_string())));
     }

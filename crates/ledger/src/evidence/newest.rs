@@ -1,8 +1,6 @@
 //! The newest records that a list looks at. Few filters have an index. The others read one record after the other, so a
 //! query looks at a bounded number of them, and says where it stopped: a list costs the same in a ledger of any size.
 
-use super::records::RecordStatus;
-
 /// The number of records that one query of a list looks at.
 pub(crate) const LOOKED_AT: u32 = 2000;
 
@@ -28,13 +26,9 @@ impl Newest {
     /// `by` is a column that an index has before the record's number, and the parameter with its value. As `= any`, the
     /// value is not taken for a constant: otherwise PostgreSQL may read all records by their number, if it knows of one
     /// account only.
-    pub(crate) fn new(by: Option<(&str, String)>, status: Option<RecordStatus>) -> Self {
-        let mut conditions: Vec<String> = match status {
-            None | Some(RecordStatus::Success) => Vec::new(),
-            // The words of partial indexes and of the view: a parameter would not be recognised.
-            Some(RecordStatus::Failure | RecordStatus::Duplicate) => vec!["m.status <> 'success'".to_owned()],
-            Some(RecordStatus::Pending) => vec!["m.status = 'pending'".to_owned()],
-        };
+    /// `condition`: the words of a partial index, or of the table's CHECK, of which a parameter would not be recognised.
+    pub(crate) fn new(by: Option<(&str, String)>, condition: Option<&str>) -> Self {
+        let mut conditions: Vec<String> = condition.iter().map(|&condition| condition.to_owned()).collect();
         let mut order = "m.id desc nulls first, m.admitted_at desc".to_owned();
         if let Some((column, value)) = by {
             conditions.push(format!("{column} = any (array[{value}])"));

@@ -28,6 +28,17 @@ types::text_enum! {
     }
 }
 
+impl RecordStatus {
+    /// The words of a partial index, or of the table's CHECK.
+    pub(crate) const fn condition(self) -> Option<&'static str> {
+        match self {
+            Self::Success => None,
+            Self::Failure | Self::Duplicate => Some("m.status <> 'success'"),
+            Self::Pending => Some("m.status = 'pending'"),
+        }
+    }
+}
+
 /// What must be known about writes before they are undone.
 #[derive(Debug, Clone)]
 pub struct Undoable {
@@ -130,7 +141,8 @@ impl Records {
     ) -> Result<Option<RecentRecords>, pg::Error> {
         let mut params = Params::default();
         let account = owner.account_id.as_str();
-        let mut newest = Newest::new(Some(("m.account_id", params.add(account))), status);
+        let mut newest =
+            Newest::new(Some(("m.account_id", params.add(account))), status.and_then(RecordStatus::condition));
         if let Some(record) = older_than {
             let place = self.objects(OLDER_SQL, &[Some(account.to_owned()), Some(record.to_string())]).await?;
             let Some(place) = place.first().and_then(|place| place.get("id")) else { return Ok(None) };

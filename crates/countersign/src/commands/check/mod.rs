@@ -42,7 +42,7 @@ async fn one(arguments: &CheckArgs, database: &DatabaseSettings, settings: &Sett
     let target = connection::configured(database)?;
     let ledger = Ledger::new(target.clone(), database.ledger.clone());
     ledger.check().await?;
-    bootstrap::check_search_path(&target, database).await?;
+    connection::check_search_path(&target, database).await?;
     let catalog = tool_catalog::compile(&sources, &ServerTools::new(settings, database), &ledger, &target).await?;
     let questions = CatalogQueries::new(&target);
     bootstrap::masks(database, Some(&questions.0)).await?;

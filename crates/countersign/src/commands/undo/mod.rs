@@ -18,8 +18,8 @@ use serde_json::Value;
 use types::{CellMasks, Effects, IdPrefix, shown_conflicts};
 
 use self::args::{OneArgs, UndoArgs, UndoCommand};
+use crate::commands::audit;
 use crate::commands::several::on_owner;
-use crate::commands::{audit, bootstrap};
 use crate::connection;
 use crate::settings::{DatabaseSettings, Settings};
 use crate::terminal::effects;
@@ -156,7 +156,7 @@ fn all_columns(effects: Effects) -> Effects<Value> {
 async fn open(settings: &DatabaseSettings) -> anyhow::Result<Ledger> {
     let target = connection::configured(settings)?;
     let ledger = Ledger::new(target.clone(), settings.ledger.clone());
-    bootstrap::check_search_path(&target, settings).await?;
+    connection::check_search_path(&target, settings).await?;
     ledger.check().await.map_err(|error| match error {
         SchemaError::Database(error) => refused(error.into()),
         error => error.into(),
