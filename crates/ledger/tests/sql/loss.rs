@@ -6,7 +6,7 @@ use crate::support::{ledger, ledger_without};
 
 /// Notes that this database lacks a write, as a server does that has acknowledged it.
 const NOTE: &str = "
-select countersign.note_loss(row(i.no, array[w.id], null, null, null)::countersign.known_history, array[w.id], array[now()])
+select countersign.note_loss(row(i.no, array[w.id], null, null, null, null)::countersign.known_history, array[w.id], array[now()])
 from (values ('00000000-0000-4000-8000-000000000001'::uuid)) w (id), (select max(no) as no from countersign.identity) i";
 
 const IDENTITY: &str = "
