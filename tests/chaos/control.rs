@@ -15,7 +15,8 @@ begin
              clock_timestamp() + interval ''5 minutes'', pg_current_xact_id(), a.admitted_at, clock_timestamp()
          from (select (%L::countersign.attempt).*) a',
         answer, answer_summary, affected, images_before, images_after, receipt,
-        (select t from countersign.attempt t where t.correlation_id = correlation)));
+        (select row(c.*)::countersign.attempt from countersign.claim c where c.correlation_id = correlation)));
+    delete from countersign.claim c where c.correlation_id = correlation;
     delete from countersign.attempt a where a.correlation_id = correlation;
     return receipt;
 end ";
