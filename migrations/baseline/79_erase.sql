@@ -276,7 +276,8 @@ comment on function countersign.erasure_plan(json) is
 create function countersign.propose_erasure(proposal uuid, what json, who text, why text, words text) returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-    p  countersign.proposal;
+    p     countersign.proposal;
+    plan  json;
 begin
     perform countersign.refuse_within_a_write(), countersign.commit_durably(), countersign.refuse_copy();
     if countersign.holds(why, countersign.texts_to_erase(countersign.erasure_scope(what))) then
@@ -295,10 +296,11 @@ begin
     p.description := words;
     p.params := what::jsonb || jsonb_build_object('login', session_user);
     p.fingerprint := encode(sha256(convert_to(p.params::text, 'UTF8')), 'hex');
-    if countersign.erasure_plan(what) ->> 'found' is null then
+    plan := countersign.erasure_plan(what);
+    if plan ->> 'found' is null then
         raise exception 'nothing of it is in the ledger, so nothing was proposed' using errcode = '22023';
     end if;
-    p.preview := json_build_object('result', countersign.erasure_plan(what),
+    p.preview := json_build_object('result', plan,
                                    'rollback', '{"reversible": false, "note": "Nobody can bring erased values back."}'::json);
     p.preview_hash := encode(sha256(convert_to(p.preview::text, 'UTF8')), 'hex');
     p.created_at := clock_timestamp();
@@ -332,7 +334,7 @@ begin
     if p.id is null then
         raise exception 'no erasure has the id %: `countersign proposals list` has them', request using errcode = '22023';
     elsif p.status <> 'confirmed' or countersign.proposal_digest(p) <> p.digest or not countersign.has_its_approvals(p) then
-        raise exception 'erasure % is %, and only one that another person has approved is carried out', request,
+        raise exception 'erasure % is %, and only one that another person has approved is executed', request,
             case when p.status = 'confirmed' then 'altered' else p.status end using errcode = '55000';
     end if;
     if not exists (select from countersign.erasure o where o.proposal_id = request) then

@@ -86,9 +86,6 @@ fn variable(name: &str) -> Option<String> {
 /// there in front of what a write calls.
 pub(crate) async fn check_search_path(target: &ConnectOptions, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let schemas = &settings.ledger.search_path.schemas;
-    if schemas.is_empty() {
-        return Ok(());
-    }
     let found = SearchPath::of(target, schemas).await?;
     if let Some(schema) = found.untrusted.first() {
         anyhow::bail!(

@@ -55,7 +55,7 @@ pub use roles::{APPROVER, CONSOLE, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, O
 pub use setup::identity::Fork;
 pub use setup::schema::SchemaError;
 pub use setup::{
-    Deviation, GrantedObjects, Heard, InitOptions, InitReport, OwnerStatements, ReaderTables, RemovalReport,
+    Deviation, GrantedObjects, InitOptions, InitReport, OwnerStatements, Progress, ReaderTables, RemovalReport,
     RoleReport, SchemaReport, SkippedRelation, TableNames, TrackOptions, TrackReport, TrackedTable, deviations,
     examine_roles, init, load_once, remove, track, track_new, untrack,
 };

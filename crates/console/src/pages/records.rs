@@ -25,7 +25,7 @@ use crate::text::{optional, params, proposer, query_string};
 const PAGE: u32 = 50;
 
 /// The number of records that are searched for those of a page.
-const LOOK: u32 = 20_000;
+const MAX_SEARCHED: u32 = 20_000;
 
 /// The number of records that an export reads at once, and the maximum number of records in an export.
 const EXPORT_PAGE: u32 = 500;
@@ -91,7 +91,12 @@ impl RecordQuery {
         query_string([("q", Some(self.line.to_string())), ("before", before)])
     }
 
-    async fn filter(&self, database: &ConsoleDatabase, limit: u32, look: u32) -> Result<RecordFilter, FilterError> {
+    async fn filter(
+        &self,
+        database: &ConsoleDatabase,
+        limit: u32,
+        max_searched: u32,
+    ) -> Result<RecordFilter, FilterError> {
         let text = |key| self.line.get(key).map(str::to_owned);
         let time = |key: SearchKey| {
             let time = self.line.get(key).map(str::parse::<Moment>).transpose();
@@ -116,7 +121,7 @@ impl RecordQuery {
             time: database.records.time_range(since, before).await?,
             row,
             before: self.older_than,
-            look,
+            max_searched,
         })
     }
 
@@ -183,7 +188,7 @@ pub(crate) async fn list(
     };
     let found = async {
         let query = query?;
-        let filter = query.filter(&state.database, PAGE + 1, LOOK).await?;
+        let filter = query.filter(&state.database, PAGE + 1, MAX_SEARCHED).await?;
         Ok((query, filter))
     };
     let (query, filter) = match found.await {

@@ -83,7 +83,7 @@ pub(crate) async fn track(
         dry_run: arguments.print,
     };
     let report = ledger::track(&target, &arguments.tables.names(arguments.changed), &options, &|done, of| {
-        told(step, "", done, of)
+        report_progress(step, "", done, of)
     })
     .await?;
     if arguments.print {
@@ -111,11 +111,11 @@ pub(crate) async fn track(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Notes that a table is done, and says how many of many are.
-pub(crate) fn told(step: &Notify, of_schema: &str, done: usize, of: usize) {
-    const SAID: usize = 100;
+/// Notes that a table is done, and prints how many are after each hundred.
+pub(crate) fn report_progress(step: &Notify, of_schema: &str, done: usize, of: usize) {
+    const EVERY: usize = 100;
     step.notify_one();
-    if done.is_multiple_of(SAID) {
+    if done.is_multiple_of(EVERY) {
         print_error(&format!("tracking: {done} of {of} tables{of_schema}"));
     }
 }

@@ -131,7 +131,7 @@ impl Audit {
         ids.collect()
     }
 
-    /// Carries out an erasure that was approved, or goes on with it. Each portion of each table is a transaction. Seal
+    /// Executes an erasure that was approved, or goes on with it. Each portion of each table is a transaction. Seal
     /// before, since only what is sealed is erased.
     ///
     /// # Errors

@@ -148,7 +148,8 @@ async fn write_entries(
     Ok(count)
 }
 
-/// Writes the parts of an entry, as the newest erasure has left them: first the seed of their salts, then the contents in the order of `NAMES`.
+/// Writes the parts of an entry, as the newest erasure has left them: first the seed of their salts, then the contents
+/// in the order of `NAMES`.
 fn write_parts(
     writer: &mut BundleWriter,
     entry: &str,

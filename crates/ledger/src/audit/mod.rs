@@ -1,8 +1,8 @@
 //! The ledger as evidence, for people who may see every account. `read` reads it. `seal` appends records and events
 //! to the log as leaves, and `sign` and `witnesses` sign its checkpoints. `prove` and `export` make proofs and
-//! bundles, `verify` compares the records with the log, `prune` removes old records, and `erase` takes values from them. The log and its rules are in
-//! `migrations/baseline/70_log.sql`; `docs/topics/audit.md` says what it proves. `reads` is the log of reads, which
-//! is separate from this log.
+//! bundles, `verify` compares the records with the log, `prune` removes old records, and `erase` takes values from
+//! them. The log and its rules are in `migrations/baseline/70_log.sql`; `docs/topics/audit.md` says what it proves.
+//! `reads` is the log of reads, which is separate from this log.
 
 mod checkpoints;
 mod erase;

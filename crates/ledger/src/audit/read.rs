@@ -7,7 +7,7 @@ use types::{CorrelationId, IdPrefix, TimeRange};
 use super::Audit;
 use super::record::{PlannedWrite, Record, RecordLine};
 use super::row::TrackedRow;
-use crate::evidence::newest::{LOOKED_AT, Newest, Params};
+use crate::evidence::newest::{Newest, Params, SEARCHED};
 use crate::evidence::records::RecordStatus;
 use crate::evidence::values::{array, rfc3339};
 
@@ -31,8 +31,8 @@ pub struct RecordFilter {
     pub row: Option<TrackedRow>,
     /// Only records older than the one with this `id` (not its correlation id).
     pub before: Option<i64>,
-    /// How many records are looked at, to the next multiple of 2000; those of one row are all looked at.
-    pub look: u32,
+    /// The most records that are searched, to the next multiple of 2000. Those of one row are all searched.
+    pub max_searched: u32,
 }
 
 /// The records that a filter selects.
@@ -224,7 +224,7 @@ impl Audit {
     /// The records that the filter selects.
     pub async fn list(&self, query: &RecordFilter) -> Result<RecordList, pg::Error> {
         let mut list = RecordList::default();
-        let (mut left, mut before, mut looked_at) = (query.limit, query.before, 0);
+        let (mut left, mut before, mut searched) = (query.limit, query.before, 0);
         if let (Some(to), None) = (query.time.to, before) {
             // Writes in flight have no place among the records.
             if query.status.is_none_or(|status| status == RecordStatus::Pending) {
@@ -247,8 +247,8 @@ impl Audit {
             left -= u32::try_from(found.len()).unwrap_or(left);
             list.records.extend(found);
             let Some(stopped_at) = self.stopped_at(query, before).await? else { break };
-            (before, looked_at) = (Some(stopped_at.id), looked_at + LOOKED_AT);
-            if looked_at >= query.look {
+            (before, searched) = (Some(stopped_at.id), searched + SEARCHED);
+            if searched >= query.max_searched {
                 list.stopped_at = Some(stopped_at);
                 break;
             }
@@ -260,7 +260,7 @@ impl Audit {
     async fn page(&self, query: &RecordFilter, limit: u32, before: Option<i64>) -> Result<Vec<RecordLine>, pg::Error> {
         let mut params = Params::default();
         let newest = newest(query, before, &mut params);
-        let looked_at = if is_of_one_row(query) { newest.all() } else { newest.records() };
+        let searched = if is_of_one_row(query) { newest.all() } else { newest.records() };
         let mut condition = "true".to_owned();
         let filters = [
             ("m.tool_name = ", query.tool_name.clone(), ""),
@@ -284,7 +284,7 @@ impl Audit {
         let most = params.add(limit.to_string());
         let order = newest.order();
         let sql =
-            format!("select {LIST_COLUMNS} from {looked_at} where {condition} order by {order} limit {most}::bigint");
+            format!("select {LIST_COLUMNS} from {searched} where {condition} order by {order} limit {most}::bigint");
         self.records.rows(&sql, &params.0).await
     }
 

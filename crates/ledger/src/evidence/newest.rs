@@ -1,8 +1,8 @@
 //! The newest records that a list looks at. Few filters have an index. The others read one record after the other, so a
 //! query looks at a bounded number of them, and says where it stopped: a list costs the same in a ledger of any size.
 
-/// The number of records that one query of a list looks at.
-pub(crate) const LOOKED_AT: u32 = 2000;
+/// The number of records that one query of a list searches.
+pub(crate) const SEARCHED: u32 = 2000;
 
 /// The parameters of a statement that is put together.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ impl Newest {
 
     /// The records to look at, as `m` of a FROM clause.
     pub(crate) fn records(&self) -> String {
-        format!("(select m.* {} limit {LOOKED_AT}) m", self.chosen())
+        format!("(select m.* {} limit {SEARCHED}) m", self.chosen())
     }
 
     /// As [`Newest::records`], all of them.
@@ -58,7 +58,7 @@ impl Newest {
 
     /// The last record that was looked at, as `m` of a FROM clause. Empty if there were fewer.
     pub(crate) fn last(&self) -> String {
-        format!("(select m.id, m.correlation_id, m.completed_at {} limit 1 offset {}) m", self.chosen(), LOOKED_AT - 1)
+        format!("(select m.id, m.correlation_id, m.completed_at {} limit 1 offset {}) m", self.chosen(), SEARCHED - 1)
     }
 
     fn chosen(&self) -> String {

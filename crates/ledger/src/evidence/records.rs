@@ -149,7 +149,7 @@ impl Records {
             newest = newest.and(format!("m.id < {}::bigint", params.add(place.to_string())));
         }
         let last = format!("select m.correlation_id from {}", newest.last());
-        let looked_at = params.0.clone();
+        let of_last = params.0.clone();
         let mut condition = "m.caller_context is null".to_owned();
         if let Some(context) = owner.context.to_json() {
             condition = format!("({condition} or m.caller_context::text = {})", params.add(context));
@@ -170,7 +170,7 @@ impl Records {
         if records.len() >= limit as usize {
             return Ok(Some(RecentRecords { records, stopped_at: None }));
         }
-        let last = self.rows::<Stopped>(&last, &looked_at).await?.into_iter().next();
+        let last = self.rows::<Stopped>(&last, &of_last).await?.into_iter().next();
         Ok(Some(RecentRecords { records, stopped_at: last.map(|last| last.correlation_id) }))
     }
 

@@ -42,7 +42,7 @@ pub use inspect::{Deviation, deviations};
 pub use removal::{RemovalReport, remove};
 pub use roles::{RoleReport, examine_roles};
 pub use tables::TableNames;
-pub use track::{Heard, TrackOptions, TrackReport, TrackedTable, track, untrack};
+pub use track::{Progress, TrackOptions, TrackReport, TrackedTable, track, untrack};
 pub use write_schemas::{GrantedObjects, OwnerStatements, SchemaReport, track_new};
 
 use self::schema::SchemaError;

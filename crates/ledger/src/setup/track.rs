@@ -14,8 +14,8 @@ use crate::{Ledger, LedgerOptions};
 /// How long `track` waits for transactions that use a table. New transactions on the table wait behind it meanwhile.
 pub(super) const TABLE_LOCK_TIMEOUT: &str = "5s";
 
-/// Is told after each table how many are done, and of how many.
-pub type Heard<'a> = &'a (dyn Fn(usize, usize) + Sync);
+/// Called after each table with how many are done, and of how many.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 /// The options of `track`. `None` keeps the setting of a table that is tracked already.
 #[derive(Debug, Clone, Default)]
@@ -67,10 +67,10 @@ pub async fn track(
     target: &ConnectOptions,
     names: &TableNames,
     options: &TrackOptions,
-    heard: Heard<'_>,
+    progress: Progress<'_>,
 ) -> Result<TrackReport, SchemaError> {
     let mut setup = begin(target).await?;
-    let report = setup.track(names, options, heard).await;
+    let report = setup.track(names, options, progress).await;
     setup.end(report, options.dry_run).await
 }
 
@@ -218,7 +218,7 @@ impl Setup {
         &mut self,
         names: &TableNames,
         options: &TrackOptions,
-        heard: Heard<'_>,
+        progress: Progress<'_>,
     ) -> Result<TrackReport, SchemaError> {
         self.trust_ledger().await?;
         let tables = self.find_all(names).await?;
@@ -236,7 +236,7 @@ impl Setup {
         let (mut tables, all) = (Vec::new(), calls.len());
         for (call, table) in calls {
             tables.push(self.track_one(&table, call).await?);
-            heard(tables.len(), all);
+            progress(tables.len(), all);
         }
         self.add_problems(&mut tables).await?;
         Ok(TrackReport { tables, statements: std::mem::take(&mut self.report.statements) })

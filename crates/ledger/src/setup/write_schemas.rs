@@ -8,7 +8,7 @@ use pg::value::identifier;
 use types::nearest_names;
 
 use super::tables::Table;
-use super::track::{Heard, TABLE_LOCK_TIMEOUT, TrackedTable};
+use super::track::{Progress, TABLE_LOCK_TIMEOUT, TrackedTable};
 use super::{InitReport, Setup, literal};
 use crate::setup::schema::SchemaError;
 
@@ -156,7 +156,7 @@ impl Setup {
         report: &mut SchemaReport,
         seen: &mut BTreeSet<String>,
         most: usize,
-        heard: Heard<'_>,
+        progress: Progress<'_>,
     ) -> Result<bool, SchemaError> {
         self.session.batch_execute(&format!("set local lock_timeout = '{TABLE_LOCK_TIMEOUT}'")).await?;
         let tables: Vec<[String; 5]> = self.rows(TABLES_SQL, &[Some(report.schema.clone())]).await?;
@@ -188,7 +188,7 @@ impl Setup {
                 }
             }
             seen.insert(name);
-            heard(seen.len(), all);
+            progress(seen.len(), all);
         }
         Ok(true)
     }
@@ -219,14 +219,14 @@ impl Setup {
 pub async fn track_new(
     target: &ConnectOptions,
     report: &mut InitReport,
-    heard: &(dyn Fn(&str, usize, usize) + Sync),
+    progress: &(dyn Fn(&str, usize, usize) + Sync),
 ) -> Result<(), SchemaError> {
     let mut schemas = std::mem::take(&mut report.schemas);
     let mut outcome = Ok(());
     for schema in &mut schemas {
         let (mut seen, mut is_done) = (BTreeSet::new(), false);
         while outcome.is_ok() && !is_done {
-            match track_portion(target, report, schema, &mut seen, heard).await {
+            match track_portion(target, report, schema, &mut seen, progress).await {
                 Ok(is_last) => is_done = is_last,
                 Err(error) => outcome = Err(error),
             }
@@ -241,7 +241,7 @@ async fn track_portion(
     report: &mut InitReport,
     of_schema: &mut SchemaReport,
     seen: &mut BTreeSet<String>,
-    heard: &(dyn Fn(&str, usize, usize) + Sync),
+    progress: &(dyn Fn(&str, usize, usize) + Sync),
 ) -> Result<bool, SchemaError> {
     let mut setup = Setup::begin(target).await?;
     setup.report = std::mem::take(report);
@@ -250,7 +250,7 @@ async fn track_portion(
     let worked = async {
         setup.inspect_schema().await?;
         setup.refuse_altered_ledger().await?;
-        let is_last = setup.track_new(&mut portion, seen, PORTION, &|done, of| heard(&name, done, of)).await?;
+        let is_last = setup.track_new(&mut portion, seen, PORTION, &|done, of| progress(&name, done, of)).await?;
         if is_last {
             let tracked = of_schema.tracked.iter_mut().chain(&mut portion.tracked);
             setup.add_problems(tracked).await?;

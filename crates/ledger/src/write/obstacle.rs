@@ -136,8 +136,8 @@ impl WriteStop {
 pub(crate) struct Shortage(Arc<Mutex<Option<(Instant, &'static str)>>>);
 
 impl Shortage {
-    /// How long it is told. A server that is not ready gets no writes, which could show that it has ended.
-    const TOLD: Duration = Duration::from_secs(60);
+    /// How long it is reported. A server that is not ready gets no writes, which could show that it has ended.
+    const REPORTED_FOR: Duration = Duration::from_secs(60);
 
     pub(crate) fn note<T>(&self, written: &Result<T, WriteError>) {
         let found = match written {
@@ -153,6 +153,6 @@ impl Shortage {
 
     pub(crate) fn current(&self) -> Option<&'static str> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.as_ref().filter(|(at, _)| at.elapsed() < Self::TOLD).map(|(_, what)| *what)
+        last.as_ref().filter(|(at, _)| at.elapsed() < Self::REPORTED_FOR).map(|(_, what)| *what)
     }
 }

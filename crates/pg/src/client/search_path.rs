@@ -58,6 +58,9 @@ impl SearchPath {
 
     /// Of these schemas, those that the database has.
     pub async fn of(target: &ConnectOptions, schemas: &[String]) -> Result<Self, Error> {
+        if schemas.is_empty() {
+            return Ok(Self::default());
+        }
         let session = Session::connect(target, &SessionSettings::default()).await?;
         Self::inspect(session, text_array(schemas)).await
     }

@@ -17,7 +17,7 @@ use crate::terminal::{ask, is_interactive, os_user, print_line, print_lines};
 
 const MAY_NOT: &str =
     "this login may not erase: use one with the role countersign_operator or countersign_approver, which no server has";
-/// The context of another error, before an erasure and while it is carried out.
+/// The context of another error, before an erasure and while it runs.
 const NOTHING: &str = "nothing was erased";
 const REPEAT: &str = "not everything was erased; what was is recorded in the ledger, and it can be run again";
 
@@ -28,7 +28,7 @@ pub(super) async fn run(arguments: EraseArgs, settings: &DatabaseSettings) -> an
         let found = found.with_context(|| {
             format!("no erasure has the id {}: `countersign proposals list` has those that there are", id.as_str())
         })?;
-        carry_out(&audit, found).await?;
+        execute(&audit, found).await?;
         return Ok(ExitCode::SUCCESS);
     }
     let audit = open(settings).await?;
@@ -102,8 +102,8 @@ pub(crate) fn is_erasure(proposal: &Proposal) -> bool {
     proposal.tool_name == ledger::audit::ERASE_TOOL
 }
 
-/// Carries out an approved erasure, or goes on with it.
-pub(crate) async fn carry_out(audit: &Audit, id: ProposalId) -> anyhow::Result<()> {
+/// Executes an approved erasure, or goes on with it.
+pub(crate) async fn execute(audit: &Audit, id: ProposalId) -> anyhow::Result<()> {
     verify::seal(audit).await?;
     let erased = audit.erase(id).await.map_err(|error| failed(error, REPEAT))?;
     verify::seal(audit).await?;

@@ -19,7 +19,7 @@ use review::ago::ago;
 use review::decided_by;
 
 /// How many records are searched for those that a filter without an index selects.
-const MAX_LOOKED_AT: u32 = 100_000;
+const MAX_SEARCHED: u32 = 100_000;
 
 pub(crate) async fn run(arguments: ListArgs, settings: &DatabaseSettings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
@@ -40,7 +40,7 @@ pub(crate) async fn run(arguments: ListArgs, settings: &DatabaseSettings) -> any
         time: audit.time_range(arguments.since, arguments.until).await?,
         row,
         before: None,
-        look: MAX_LOOKED_AT,
+        max_searched: MAX_SEARCHED,
     };
     let RecordList { records, stopped_at } = masks::reader(audit, settings)?.list(&query).await?;
     if arguments.json {
@@ -54,7 +54,7 @@ pub(crate) async fn run(arguments: ListArgs, settings: &DatabaseSettings) -> any
     }
     if let Some(StoppedAt { completed_at, .. }) = stopped_at {
         print_error(&format!(
-            "Only the newest {MAX_LOOKED_AT} records were searched: --until '{}' searches older ones.",
+            "Only the newest {MAX_SEARCHED} records were searched: --until '{}' searches older ones.",
             visible(&completed_at)
         ));
     }

@@ -14,7 +14,7 @@ use self::config_file::NewConfigFile;
 use crate::commands::audit::{self, log_keys};
 use crate::commands::cli::InitArgs;
 use crate::commands::demo;
-use crate::commands::track::told;
+use crate::commands::track::report_progress;
 use crate::connection;
 use crate::settings::DatabaseSettings;
 use crate::terminal::shell_word::shell_word;
@@ -47,8 +47,9 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &DatabaseSettings, step:
         }
         config.publish()?;
     }
-    let heard = |schema: &str, done: usize, of: usize| told(step, &format!(" of {}", visible(schema)), done, of);
-    let tracked = ledger::track_new(&target, &mut report, &heard).await;
+    let progress =
+        |schema: &str, done: usize, of: usize| report_progress(step, &format!(" of {}", visible(schema)), done, of);
+    let tracked = ledger::track_new(&target, &mut report, &progress).await;
     report::print(&report, &target.dbname, arguments);
     print_lines(report::search_path(&report, &path, arguments.config.is_some()));
     tracked.context("not all tables are tracked; the command can be repeated, and goes on where it stopped")?;

@@ -18,7 +18,7 @@ pub(crate) enum ProposalsCommand {
     ///
     /// Prints one JSON object per line, or text on a terminal.
     Watch(With<WatchArgs>),
-    /// Approve a pending proposal. A server that serves the tool then executes it; an erasure is carried out here.
+    /// Approve a pending proposal. A server that serves the tool then executes it; an erasure is executed here.
     ///
     /// Shows the proposal first. On a terminal it asks; elsewhere it needs --digest or --yes. Exactly what was
     /// shown is approved. Needs a database login with the role countersign_approver. That login and the user of

@@ -40,7 +40,7 @@ pub(crate) async fn approve(arguments: &ApproveArgs, settings: &DatabaseSettings
         print_line(&approved(&shown, &proposal));
     }
     if erase::is_erasure(&proposal) && proposal.status == ProposalStatus::Confirmed {
-        erase::carry_out(&ledger.audit(), proposal.proposal_id).await?;
+        erase::execute(&ledger.audit(), proposal.proposal_id).await?;
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.wait > 0 && proposal.status == ProposalStatus::Confirmed {
